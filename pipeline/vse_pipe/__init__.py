@@ -1,4 +1,5 @@
-"""vse-pipe: image-text retrieval as a pipeline of cached stages, as a command, and in one's own Python.
+"""vse-pipe: image-text retrieval as a pipeline of cached stages, as a command, and in one's own
+Python.
 
 >>> import numpy as np
 >>> import vse_pipe as vp

@@ -1,4 +1,5 @@
-"""The command line: one Typer function per stage, its docstring is the help. Nothing heavy is imported at start."""
+"""The command line: one Typer function per stage, its docstring is the help. Nothing heavy is
+imported at start."""
 
 import atexit
 import gc
@@ -160,7 +161,8 @@ for _panel, _member in [(panel, member) for panel, members in _PANELS.items() fo
 
 
 def main() -> None:
-    """Run the command. Known errors become one message on stderr and an exit status; other errors stay tracebacks."""
+    """Run the command. Known errors become one message on stderr and an exit status; other errors
+    stay tracebacks."""
     from vse_pipe.core.locks import die_with_parent
 
     signal.signal(signal.SIGTERM, _terminate)

@@ -65,7 +65,7 @@ def integers(name: str, value: ArrayLike, items: str, count: int | None = None) 
 
 
 def device(*values: ArrayLike) -> torch.device:
-    """The device of the tensors among the values, the CPU without one. Raises InputError for several."""
+    """The device of the tensors, or the CPU. Raises InputError for several."""
     devices = {value.device for value in values if isinstance(value, Tensor)}
     if len(devices) > 1:
         names = " and ".join(sorted(map(str, devices)))

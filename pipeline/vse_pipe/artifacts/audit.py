@@ -1,8 +1,8 @@
 """data/audit/datasets/<dataset>/<noise or prepared>/: doubts.parquet (a row per pair), findings.csv
 (``artifacts.decisions``) and metrics.json.
 
-data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv, and costs.csv if the scheme
-recorded costs."""
+data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv, and
+costs.csv if the scheme recorded costs."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ DOUBTS_SCHEMA = tables.schema(
 
 
 def is_told(metrics: dict) -> bool:
-    """Whether the audit says how many pairs are mismatched: its interval, if it has one, spans at most half of them."""
+    """Whether the audit tells a number: its interval spans at most half of the pairs."""
     low, high = metrics["interval"] or (0, 0)
     return 2 * (high - low) <= metrics["pairs"]
 

@@ -1,4 +1,4 @@
-"""data/prepare/<dataset>/captions.parquet: a row per caption; an image may have any number, a data set none."""
+"""data/prepare/<dataset>/captions.parquet: a row per caption; there may be none."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ SCHEMA = tables.schema(
 
 
 def read(folder: Path, needed_by: str = "", columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
-    """The captions. columns: the only ones to read; without the text a caption takes 30 bytes. needed_by: a command
-    that needs captions; InputError is raised where there are none."""
+    """The captions. columns: the only ones to read; without the text a caption takes 30 bytes.
+    needed_by: a command that needs captions; InputError is raised where there are none."""
     table = tables.read(folder / NAME, _schema(columns), list(columns), problems)
     if needed_by and not table.num_rows:
         raise InputError(
@@ -47,8 +47,8 @@ class CaptionColumn:
 
 
 def blocks(folder: Path, columns: Sequence[str], mask: np.ndarray | None = None) -> Iterator[pa.Table]:
-    """Consecutive rows, with a row group in memory. mask: bool, the captions to give; None for all. Raises as ``read``,
-    where ids are repeated within a block."""
+    """Consecutive rows, with a row group in memory. mask: bool, the captions to give; None for all.
+    Raises as ``read``, where ids are repeated within a block."""
     first = 0
     for table in tables.scan(folder / NAME, _schema(columns), list(columns)):
         for start in range(0, table.num_rows, _ROWS):

@@ -21,7 +21,7 @@ from vse_pipe.pictures.images import page_bytes
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The tables of data/prepare/<dataset>/. names: texts of its ids, None where all are numbers."""
+    """The tables of data/prepare/<dataset>/. names: text ids, None for numbers."""
 
     folder: Path
     images: pa.Table
@@ -30,7 +30,7 @@ class Catalogue:
 
     @classmethod
     def read(cls, folder: Path) -> "Catalogue":
-        """Raises InputError where the data set is not prepared, and as the readers of the tables."""
+        """Raises InputError where it is not prepared, and as the readers of the tables."""
         for table in (images, captions):
             require(folder / table.NAME)
         pictures, texts = (tables.read(folder / table.NAME, table.SCHEMA) for table in (images, captions))

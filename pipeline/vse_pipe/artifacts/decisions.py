@@ -1,18 +1,22 @@
-"""data/audit/datasets/<dataset>/<noise>/findings.csv: what is wrong with a data set. decisions.csv, in the project: what
-people decided about it.
+"""data/audit/datasets/<dataset>/<noise>/findings.csv: what is wrong with a data set. decisions.csv,
+in the project: what people decided about it.
 
-Both files are CSV in UTF-8 with commas, a line with the columns, and a row for each finding or decision. An audit leaves
-``decision``, ``by`` and ``at`` empty. decisions.csv only grows, and the last row of a finding holds. A row that cannot
-be read is an error with its number; an empty file decides nothing.
+Both files are CSV in UTF-8 with commas, a line with the columns, and a row for each finding or
+decision. An audit leaves ``decision``, ``by`` and ``at`` empty. decisions.csv only grows, and the
+last row of a finding holds. A row that cannot be read is an error with its number; an empty file
+decides nothing.
 
-- ``kind`` and ``id`` name a finding: ``pair``, ``caption`` and ``duplicate_caption`` have a caption_id; ``picture``,
-  ``duplicate`` and ``leak`` have an image_id.
-- ``proposal``: ``drop``; ``picture``: the caption goes to the image ``other``; ``merge``: the captions of ``id`` go to
-  ``other`` and ``id`` is dropped; ``move``: the image goes to the split of the image ``other``.
-- ``decision``: empty, ``keep``, ``drop``, ``take`` (the proposal), ``weight`` (trust 1 - doubt), ``undo``.
-- ``sha256`` is that of the picture, or of the one that the caption is shown with, as in images.parquet; ``other_sha256``
-  of the partner's. A decision is applied where ``id`` still has this picture and, if it is a caption's, the text in
-  ``caption``; a proposal needs the same of its partner. ``file`` is for the reader.
+- ``kind`` and ``id`` name a finding: ``pair``, ``caption`` and ``duplicate_caption`` have a
+  caption_id; ``picture``, ``duplicate`` and ``leak`` have an image_id.
+- ``proposal``: ``drop``; ``picture``: the caption goes to the image ``other``; ``merge``: the
+  captions of ``id`` go to ``other`` and ``id`` is dropped; ``move``: the image goes to the split of
+  the image ``other``.
+- ``decision``: empty, ``keep``, ``drop``, ``take`` (the proposal), ``weight`` (trust 1 - doubt),
+  ``undo``.
+- ``sha256`` is that of the picture, or of the one that the caption is shown with, as in
+  images.parquet; ``other_sha256`` of the partner's. A decision is applied where ``id`` still has
+  this picture and, if it is a caption's, the text in ``caption``; a proposal needs the same of its
+  partner. ``file`` is for the reader.
 """
 
 import codecs
@@ -60,13 +64,13 @@ _FIRST = 3
 
 
 def write(path: Path, rows: pd.DataFrame) -> None:
-    """Writes findings, whole or not at all. rows: any of ``COLUMNS``, ``kind`` and ``id`` among them."""
+    """Writes findings, whole or not at all. rows: ``kind``, ``id``, other ``COLUMNS``."""
     write_text(path, _COLUMN_LINE + _lines(rows))
 
 
 def append(path: Path, rows: pd.DataFrame) -> None:
-    """Adds decisions and returns when they are on the disk, or raises OSError and adds none. Several processes and
-    threads may append at once. The file is made if there is none."""
+    """Adds decisions and returns when they are on the disk, or raises OSError and adds none.
+    Several processes and threads may append at once. The file is made if there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -85,11 +89,11 @@ def append(path: Path, rows: pd.DataFrame) -> None:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """All rows, in the order of the file, with the columns ``COLUMNS``; the index is the row's number, 2 below the
-    columns.
+    """All rows, in the order of the file, with the columns ``COLUMNS``; the index is the row's
+    number, 2 below the columns.
 
-    ``id`` is int64, ``other`` Int64, ``doubt`` float64 (NaN where it is empty), the rest text. Raises InputError with
-    the number of the first row that cannot be read."""
+    ``id`` is int64, ``other`` Int64, ``doubt`` float64 (NaN where it is empty), the rest text.
+    Raises InputError with the number of the first row that cannot be read."""
     if not path.exists():
         raise InputError(f"{path} does not exist; decide on findings, or make an empty file, which decides nothing")
     memory.require_text(path)
@@ -145,7 +149,7 @@ def _lines(rows: pd.DataFrame) -> str:
 
 
 def _quoted(texts: pd.Series) -> pd.Series:
-    """Texts on one line. An apostrophe stands before a sign that would make the cell a formula to a spreadsheet."""
+    """Texts on one line, with an apostrophe before signs of a spreadsheet's formula."""
     plain = pc.replace_substring_regex(pa.array(texts, pa.string()), r"[\s\p{Z}]+", " ")
     plain = pc.replace_substring_regex(pc.utf8_trim(plain, " "), "^([=+@-])", r"'\1")
     return pd.Series(plain, texts.index, dtype="str")
@@ -156,11 +160,11 @@ def _unquoted(texts: pd.Series) -> pd.Series:
 
 
 def described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.DataFrame:
-    """``rows`` with what their ids stand for: ``file``, ``sha256``, ``caption``, and the same of the partner; empty where
-    there is none. The caption of a picture is its first one.
+    """``rows`` with what their ids stand for: ``file``, ``sha256``, ``caption``, and the same of
+    the partner; empty where there is none. The caption of a picture is its first one.
 
-    images: ``image_id``, ``file`` and ``sha256``; captions: ``caption_id``, ``text`` and ``image_id``, the image that
-    each is shown with."""
+    images: ``image_id``, ``file`` and ``sha256``; captions: ``caption_id``, ``text`` and
+    ``image_id``, the image that each is shown with."""
     pictures = images.select(["image_id", "file", "sha256"]).to_pandas().set_index("image_id")
     texts = captions.select(["caption_id", "image_id", "text"]).to_pandas().set_index("caption_id")
     owners, first = texts["image_id"].astype("Int64"), texts.drop_duplicates("image_id").set_index("image_id")["text"]
@@ -177,11 +181,12 @@ def described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.Da
 
 @dataclass(frozen=True)
 class InForce:
-    """rows: the decision that holds for each finding, with the column ``action``: ``keep``, ``weight``, ``drop`` or the
-    proposal that was taken. by_person: the last decision of everybody, which another one may overrule.
+    """rows: the decision that holds for each finding, with the column ``action``: ``keep``,
+    ``weight``, ``drop`` or the proposal that was taken. by_person: the last decision of everybody,
+    which another one may overrule.
 
-    changed, gone: names of the findings whose decisions are not applied, because their picture or caption is another one
-    now, or is not there."""
+    changed, gone: names of the findings whose decisions are not applied, because their picture or
+    caption is another one now, or is not there."""
 
     rows: pd.DataFrame
     by_person: pd.DataFrame
@@ -204,10 +209,12 @@ def notes(*holding: InForce) -> list[str]:
 
 
 def in_force(rows: pd.DataFrame, is_considered: pd.Series, images: pa.Table, captions: pa.Table) -> InForce:
-    """The decisions that hold. Later rows hold, and ``undo`` takes back the own decision, not that of others.
+    """The decisions that hold. Later rows hold, and ``undo`` takes back the own decision, not that
+    of others.
 
-    rows: all of the file, as ``read`` returns them; is_considered: bool, those to look at; images, captions: as for
-    ``described``. Decisions on pairs follow a picture into the one that it was merged with."""
+    rows: all of the file, as ``read`` returns them; is_considered: bool, those to look at; images,
+    captions: as for ``described``. Decisions on pairs follow a picture into the one that it was
+    merged with."""
     rows = rows.assign(action=rows["decision"].mask(rows["decision"] == "take", rows["proposal"]))
     merged = _last(_by_person(rows[rows["kind"] == "duplicate"], ["id", "sha256"]), ["id", "sha256"])
     merged = merged[(merged["action"] == "merge") & (merged["sha256"] != "")]
@@ -229,7 +236,7 @@ def in_force(rows: pd.DataFrame, is_considered: pd.Series, images: pa.Table, cap
 
 
 def current(findings: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.Series:
-    """bool: the findings that still speak of the same pictures and captions. images, captions: as for ``described``."""
+    """bool: findings of the same pictures and captions. images, captions: as before."""
     proposed = findings.assign(action=findings["proposal"])
     return _same(proposed, described(proposed, images, captions), {})
 
@@ -245,8 +252,8 @@ def _last(rows: pd.DataFrame, finding: Sequence[str] = _FINDING) -> pd.DataFrame
 
 
 def _same(rows: pd.DataFrame, now: pd.DataFrame, aliases: Mapping[str, str]) -> pd.Series:
-    """bool: whether each row speaks of what its ids stand for. now: ``rows`` as ``described``; rows: with the column
-    ``action``; aliases: digests of pictures that count as another one."""
+    """bool: whether each row speaks of what its ids stand for. now: ``rows`` as ``described``;
+    rows: with the column ``action``; aliases: digests of pictures that count as another one."""
 
     def is_same(prefix: str, by_caption: pd.Series) -> pd.Series:
         before, after = (_quoted(table[f"{prefix}caption"]) for table in (rows, now))
@@ -267,7 +274,7 @@ def _same_digest(before: pd.Series, now: pd.Series, aliases: Mapping[str, str]) 
 
 
 def roots(parents: Mapping) -> dict:
-    """The end of the chain of each key. A key whose chain would lead back to it is left out: it stays."""
+    """The end of each key's chain. A key whose chain leads back to it is left out."""
     ends = {}
     for start in parents:
         chain = [start]

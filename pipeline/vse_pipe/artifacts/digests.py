@@ -1,7 +1,8 @@
 """Digests of the content of prepared images and captions, and contents.parquet.
 
-data/extract/<dataset>/<features>/contents.parquet has the picture behind each row of features.npy. A later call reuses
-these rows and computes the others. ``made`` in the footer is a digest of weights, options, code and versions.
+data/extract/<dataset>/<features>/contents.parquet has the picture behind each row of features.npy.
+A later call reuses these rows and computes the others. ``made`` in the footer is a digest of
+weights, options, code and versions.
 """
 
 import hashlib
@@ -30,16 +31,17 @@ PREPARED = (images.NAME, captions.NAME, "names.parquet", "phrases.parquet", "reg
 
 
 def prepared_parts(folder: Path, image_rows: pa.Table, caption_rows: pa.Table) -> dict[str, str]:
-    """The parts of a prepared data set for ``identity.write``: its files, empty for one that is not there, and its
-    splits. image_rows, caption_rows: the tables in ``folder``."""
+    """The parts of a prepared data set for ``identity.write``: its files, empty for one that is not
+    there, and its splits. image_rows, caption_rows: the tables in ``folder``."""
     files = {Path(name).stem: folder / name for name in PREPARED}
     of_files = {part: sha256(path) if path.is_file() else "" for part, path in files.items()}
     return of_files | by_split(image_rows, caption_rows)
 
 
 def by_split(images: pa.Table, captions: pa.Table | Blocks) -> dict[str, str]:
-    """{split: hex digest} of the splits with images: ids, bytes and boxes of the images, ids and texts of the captions,
-    in their order. images, captions: the tables of ``vse-pipe prepare``, or some of their rows."""
+    """{split: hex digest} of the splits with images: ids, bytes and boxes of the images, ids and
+    texts of the captions, in their order. images, captions: the tables of ``vse-pipe prepare``, or
+    some of their rows."""
     digests = {split: hashlib.sha256() for split in SPLITS if pc.any(pc.equal(images["split"], split)).as_py()}
     boxes = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
     tables = (images, captions, pa.table({"split": images["split"], "box": boxes}))
@@ -50,7 +52,7 @@ def by_split(images: pa.Table, captions: pa.Table | Blocks) -> dict[str, str]:
 
 
 def _add(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> None:
-    """Adds the rows of a column, whatever its chunks: numbers, or lengths in bytes and then the bytes."""
+    """Adds the rows of a column: numbers, or lengths in bytes and then the bytes."""
     texts = False
     for split, part in _parts(digests, table, name):
         texts = pa.types.is_string(part.type)
@@ -82,7 +84,7 @@ SCHEMA = tables.schema(
 
 
 def picture_contents(images: pa.Table) -> pa.Array:
-    """A string for each row of images.parquet, equal for equal pixels; null where ``prepare`` found no file."""
+    """A string for each row of images.parquet, equal for equal pixels, or null."""
     box = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
     has_digest = pc.invert(pc.is_in(images["sha256"], pa.array(["", UNREAD])))
     contents = pc.binary_join_element_wise(images["sha256"], pc.fill_null(box, ""), "")
@@ -94,13 +96,13 @@ def write(folder: Path, contents: pa.Array, digest: str) -> None:
 
 
 def read(folder: Path) -> tuple[pa.ChunkedArray, str]:
-    """Contents by row, and ``made``. Raises InputError when the file is missing or unfit, IntegrityError when it is
-    damaged."""
+    """Contents by row, and ``made``. Raises InputError when the file is missing or unfit,
+    IntegrityError when it is damaged."""
     table = tables.read(folder / NAME, SCHEMA, required_key=_MADE)
     return table["content"], tables.footer(table)[_MADE]
 
 
 def places(contents: pa.Array, sources: Iterable[pa.Array | pa.ChunkedArray]) -> pa.Array:
-    """The first place of each of ``contents`` in all ``sources`` one after the other; null for a missing one."""
+    """The first place of each of ``contents`` in all ``sources``; null without one."""
     chunks = [chunk for one in sources for chunk in (one.chunks if isinstance(one, pa.ChunkedArray) else [one])]
     return pc.index_in(contents, pa.chunked_array(chunks, pa.string()).combine_chunks(), skip_nulls=True)

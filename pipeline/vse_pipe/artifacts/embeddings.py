@@ -2,8 +2,8 @@
 
 The footer has run, similarity, normalised and the digest of the model.
 
-A model that compares fragments writes lists of vectors: a row is an image with its regions or a caption with its words,
-and a row group holds one split.
+A model that compares fragments writes lists of vectors: a row is an image with its regions or a
+caption with its words, and a row group holds one split.
 """
 
 import json
@@ -23,14 +23,16 @@ from vse_pipe.core.files import require
 from vse_pipe.core.tables import field
 
 IMAGES, CAPTIONS = "images.parquet", "captions.parquet"
-# The folder with the same files of a run's second network; the footer has its digest as ``peer_sha256``.
+# The folder with the same files of a run's second network; the footer has its digest as
+# ``peer_sha256``.
 PEER = "peer"
-# Keys of the footer, by split: numbers of unreadable images and their captions, which the files lack; digest of the
-# images and captions in the files (``artifacts.digests``).
+# Keys of the footer, by split: numbers of unreadable images and their captions, which the files
+# lack; digest of the images and captions in the files (``artifacts.digests``).
 LEFT_OUT, DATA = "left_out", "data"
 # Key of the footer of a transfer: both data sets by name, and the share of unknown words.
 TRANSFER = "transfer"
-# Key of the footer of vectors that were cut short (``embed.dim``): the dimensions that the model gives.
+# Key of the footer of vectors that were cut short (``embed.dim``): the dimensions that the model
+# gives.
 CUT_FROM = "cut_from"
 WEIGHTS = "similarity.safetensors"
 _SCORED = [f"{place}{name}" for place in ("", f"{PEER}/") for name in (IMAGES, CAPTIONS, WEIGHTS)]
@@ -40,8 +42,8 @@ _ROWS = 2**15
 
 
 def footer_value(about: Mapping[str, str], key: str, split: str, where: Path) -> object:
-    """The value for a split under ``key`` of the footer ``about``. where: the file. Raises InputError where it is no
-    JSON."""
+    """The value for a split under ``key`` of the footer ``about``. where: the file. Raises
+    InputError where it is no JSON."""
     text = about.get(key, "{}")
     try:
         return json.loads(text).get(split)
@@ -50,7 +52,7 @@ def footer_value(about: Mapping[str, str], key: str, split: str, where: Path) ->
 
 
 def left_out(about: Mapping[str, str], split: str, where: Path) -> dict[str, int]:
-    """Numbers of a split's unreadable images and their captions, which the file lacks; empty if it has all."""
+    """Numbers of a split's unreadable images and their captions; empty for none."""
     counts = footer_value(about, LEFT_OUT, split, where)
     return {key: int(count) for key, count in counts.items()} if isinstance(counts, dict) else {}
 
@@ -80,9 +82,9 @@ def _schema(side: str, kind: str, column: pa.Field) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Side:
-    """ids: int64 (n,); image_ids: int64 (n,), equal to ids for images; splits: str (n,); vectors: float32 (n, D), or
-    (sum of lengths, D) for fragments with ``lengths``, int64 (n,). For ``write_each`` ids may be text and image_ids
-    empty."""
+    """ids: int64 (n,); image_ids: int64 (n,), equal to ids for images; splits: str (n,); vectors:
+    float32 (n, D), or (sum of lengths, D) for fragments with ``lengths``, int64 (n,). For
+    ``write_each`` ids may be text and image_ids empty."""
 
     ids: np.ndarray
     image_ids: np.ndarray
@@ -103,10 +105,12 @@ def write(path: Path, side: Side) -> None:
 
 
 def write_each(path: Path, full: pa.Schema, parts: Iterable[Side], about: dict[str, str]) -> None:
-    """Writes consecutive parts, whole or not at all, with one in memory at a time; each becomes a row group.
+    """Writes consecutive parts, whole or not at all, with one in memory at a time; each becomes a
+    row group.
 
-    full: of ``schema`` or ``fragment_schema``. Files with text ids, or captions without ``image_ids``, are read by
-    ``vse_pipe.ranking.files`` and not by ``read``. Raises InputError on non-finite vectors."""
+    full: of ``schema`` or ``fragment_schema``. Files with text ids, or captions without
+    ``image_ids``, are read by ``vse_pipe.ranking.files`` and not by ``read``. Raises InputError on
+    non-finite vectors."""
     groups = (_table(path, full, part) for part in parts)
     first = next(groups, None)
     rows = [] if first is None else chain([first], groups)
@@ -144,8 +148,8 @@ def _keys(path: Path, table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def take(path: Path, rows: np.ndarray) -> np.ndarray:
-    """(len(rows), D) float32 of rising ``rows``. Only their row groups are read, one at a time. Raises InputError for a
-    file without vectors, IntegrityError for a damaged one."""
+    """(len(rows), D) float32 of rising ``rows``. Only their row groups are read, one at a time.
+    Raises InputError for a file without vectors, IntegrityError for a damaged one."""
     with tables.open_parquet(require(path)) as file:
         if _VECTOR not in file.schema.names:
             raise InputError(f"{path}: column '{_VECTOR}' is missing")
@@ -193,7 +197,7 @@ class FragmentSide:
     about: dict[str, str]
 
     def split(self, name: str) -> Side:
-        """The rows of one split, with their vectors. Raises IntegrityError when the file is damaged."""
+        """The rows of one split with their vectors. Raises IntegrityError if damaged."""
         mask = self.splits == name
         with tables.open_parquet(self.path) as file:
             counts = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
@@ -212,8 +216,8 @@ class FragmentSide:
         return Side(*rows, vectors, self.about, lengths.astype(np.int64))
 
     def take(self, ids: list[int]) -> list[np.ndarray]:
-        """(length, D) float32 of each id, with a block of the file in memory at a time. Raises InputError for an unknown
-        id."""
+        """(length, D) float32 of each id, with a block of the file in memory at a time. Raises
+        InputError for an unknown id."""
         rows, vectors, first = places(self.ids, np.array(ids, np.int64)), {}, 0
         if (rows < 0).any():
             raise InputError(f"{self.path}: no fragments of id {ids[rows.argmin()]}; embed the run again")
@@ -228,7 +232,7 @@ class FragmentSide:
 
 
 def is_fragments(path: Path) -> bool:
-    """Whether the file holds fragments, not vectors. Raises InputError when it is missing, IntegrityError when damaged."""
+    """Whether the file holds fragments. Raises InputError without it, else IntegrityError."""
     require(path)
     with tables.open_parquet(path) as file:
         return _COLUMN in file.schema.names

@@ -1,17 +1,18 @@
-"""data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item),
-and relaxation.parquet if val chose a matching's lambda. Text ids add columns ``query_name``, ``image_name``,
-``top_names`` and ``item_name``.
+"""data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query),
+occurrence.parquet (a row per item), and relaxation.parquet if val chose a matching's lambda. Text
+ids add columns ``query_name``, ``image_name``, ``top_names`` and ``item_name``.
 
 metrics.json has
 
 - ``ensemble``: ``runs``, ``weights``, ``rule`` and ``rescore``;
 - ``tuned_on``: the validation data that chose parameters, if it is of another data set.
 
-Beside these folders, unmeasured.json has ``why`` (a data set without captions) or ``criteria`` (by name, why each was
-not computed).
+Beside these folders, unmeasured.json has ``why`` (a data set without captions) or ``criteria`` (by
+name, why each was not computed).
 
-data/evaluate/<run>/<inference>/: judged.parquet, a row for each query with a correct item by ``evaluate.judgements``,
-and plausible.parquet, a row for each query whose image has ``evaluate.labels``.
+data/evaluate/<run>/<inference>/: judged.parquet, a row for each query with a correct item by
+``evaluate.judgements``, and plausible.parquet, a row for each query whose image has
+``evaluate.labels``.
 """
 
 from collections.abc import Iterable
@@ -88,7 +89,7 @@ RELAXATION_SCHEMA = tables.schema(
 
 
 def with_further(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
-    """``schema`` with the columns of other K, such as ``hit_50``, that are among ``names``, in their order."""
+    """``schema`` with the columns of other K, such as ``hit_50``, among ``names``."""
     for name in names:
         prefix = name.rstrip("0123456789")
         if name not in schema.names and prefix in _FURTHER:
@@ -98,16 +99,16 @@ def with_further(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
 
 
 def write(folder: Path, metrics: dict, contents: dict[str, pa.Table], names: TextIds | None = None) -> None:
-    """metrics: finite numbers, strings and nested dictionaries only. contents: tables by file name, those of
-    ``SCHEMAS``; names: text ids, which get further columns."""
+    """metrics: finite numbers, strings and nested dictionaries only. contents: tables by file name,
+    those of ``SCHEMAS``; names: text ids, which get further columns."""
     write_json(folder / METRICS, metrics)
     for name, table in contents.items():
         tables.write(folder / name, *with_names(table, with_further(SCHEMAS[name], table.column_names), names), {})
 
 
 def with_names(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
-    """The table and schema with a column of names for each column of ids, ``query_name`` for ``query_id``; null for a
-    side with numbers."""
+    """The table and schema with a column of names for each column of ids, ``query_name`` for
+    ``query_id``; null for a side with numbers."""
     if names is None:
         return table, schema
     parts = []
@@ -136,7 +137,7 @@ def _texts(names: TextIds, key: str, ids: np.ndarray) -> pa.Array:
 
 
 def few_items(metrics: dict) -> list[str]:
-    """A sentence for each direction of a metrics document where K is more than a tenth of the items."""
+    """A sentence for each direction where K is above a tenth of the items."""
     items = {direction: metrics[direction]["items"] for direction in DIRECTIONS}
     return [
         f"{direction.replace('_', ' ')}: only {items[direction]} {kind} are ranked; "
@@ -161,7 +162,7 @@ read_occurrence = tables.Artefact(OCCURRENCE, OCCURRENCE_SCHEMA).read
 
 
 def read_relaxation(folder: Path) -> pa.Table | None:
-    """The table; None where no lambda was chosen, because the criterion has none or params.yaml sets it."""
+    """The table; None where no lambda was chosen."""
     path = folder / RELAXATION
     return tables.read(path, RELAXATION_SCHEMA) if path.is_file() else None
 

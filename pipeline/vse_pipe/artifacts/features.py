@@ -1,7 +1,7 @@
 """data/extract/<dataset>/<features>/: features.npy, index.parquet and meta.json.
 
-features.npy is (rows, D) or (rows, R, D), float16 or float32, read through a memory map. index.parquet has the row of
-each image.
+features.npy is (rows, D) or (rows, R, D), float16 or float32, read through a memory map.
+index.parquet has the row of each image.
 """
 
 from collections.abc import Iterable
@@ -50,9 +50,11 @@ SCHEMA = tables.schema(
 
 @dataclass(frozen=True)
 class Features:
-    """array: memory map (rows, D) or (rows, R, D); image_ids and rows: int64, parallel, images with status ok.
+    """array: memory map (rows, D) or (rows, R, D); image_ids and rows: int64, parallel, images with
+    status ok.
 
-    failed: int64, ids of unreadable images. folder: of the files; boxes and scores are read from it at their first use.
+    failed: int64, ids of unreadable images. folder: of the files; boxes and scores are read from it
+    at their first use.
     """
 
     array: np.ndarray
@@ -64,14 +66,15 @@ class Features:
 
     @cached_property
     def boxes(self) -> np.ndarray | None:
-        """(rows, R, 4) float32, in the rows of ``array``: x1, y1, x2, y2 in pixels of the upright image, NaN in rows
-        without boxes. None for features without boxes. Raises InputError when they do not fit the array."""
+        """(rows, R, 4) float32, in the rows of ``array``: x1, y1, x2, y2 in pixels of the upright
+        image, NaN in rows without boxes. None for features without boxes. Raises InputError when
+        they do not fit the array."""
         values = self._region_column("boxes")
         return None if values is None else values.reshape(len(values), -1, 4)
 
     @cached_property
     def scores(self) -> np.ndarray | None:
-        """(rows, R) float32, in the rows of ``array``: the detector's confidence in each region. None as for ``boxes``."""
+        """(rows, R) float32: the detector's confidence in each region, or None."""
         return self._region_column("scores")
 
     def _region_column(self, name: str) -> np.ndarray | None:
@@ -90,8 +93,8 @@ class Features:
         return filled
 
     def readable(self, image_ids: np.ndarray) -> np.ndarray:
-        """bool, False for unreadable images, which later stages omit with their captions. Unknown images count as
-        readable, and ``rows_of`` refuses them."""
+        """bool, False for unreadable images, which later stages omit with their captions. Unknown
+        images count as readable, and ``rows_of`` refuses them."""
         return ~np.isin(image_ids, self.failed)
 
     def rows_of(self, image_ids: np.ndarray) -> np.ndarray:
@@ -105,10 +108,11 @@ class Features:
 def write(
     folder: Path, blocks: np.ndarray | Iterable[np.ndarray], index: pa.Table | Iterable[pa.Table], meta: dict
 ) -> None:
-    """Write the three files from consecutive blocks of rows, with one block in memory at a time, or from one array.
+    """Write the three files from consecutive blocks of rows, with one block in memory at a time, or
+    from one array.
 
-    index: as one or more tables. meta.json is written last, with the array's shape and the digests that ``read``
-    requires. Raises InputError for NaN; then features.npy stays.
+    index: as one or more tables. meta.json is written last, with the array's shape and the digests
+    that ``read`` requires. Raises InputError for NaN; then features.npy stays.
     """
     path = folder / ARRAY
     # Appended and not mapped, so that a full disk is an error and no SIGBUS.
@@ -123,8 +127,8 @@ def write(
 
 
 def append_rows(file: BinaryIO, blocks: Iterable[np.ndarray], where: str) -> list[int]:
-    """Write a ``.npy`` file in blocks and return its shape. Raises InputError for NaN, and for another shape or type
-    than in the first block."""
+    """Write a ``.npy`` file in blocks and return its shape. Raises InputError for NaN, and for
+    another shape or type than in the first block."""
     blocks = iter(blocks)
     first = next(blocks)
     shape, kind, written = first.shape[1:], first.dtype, 0
@@ -153,7 +157,7 @@ def _write_header(file: BinaryIO, shape: tuple[int, ...], kind: np.dtype) -> Non
 
 
 def read(folder: Path, verify: bool = True) -> Features:
-    """Open without loading. ``verify`` compares array and index with the digests in meta.json (IntegrityError)."""
+    """Open without loading. ``verify`` compares digests with meta.json (IntegrityError)."""
     meta = read_json(require(folder / META))
     path = require(folder / ARRAY)
     if not isinstance(meta.get("sha256"), str):
@@ -184,7 +188,7 @@ def lists(values: np.ndarray) -> pa.Array:
 
 
 def _complete(index: pa.Table, shape: list[int], path: Path) -> pa.Table:
-    """``index`` with the columns of regions, null by default. Raises InputError when they do not fit ``shape``."""
+    """``index`` with columns of regions, or null. Raises InputError for another ``shape``."""
     for name, width in _WIDTHS.items():
         if name not in index.column_names:
             index = index.append_column(name, pa.nulls(index.num_rows, _FLOATS))
@@ -196,7 +200,7 @@ def _complete(index: pa.Table, shape: list[int], path: Path) -> pa.Table:
 
 
 def _checked(column: pa.ChunkedArray, name: str, length: int, path: Path) -> np.ndarray:
-    """(rows, length) float32. Raises InputError for another type or length and for values that are not finite."""
+    """(rows, length) float32. Raises InputError for another type, length or no number."""
     if column.type != _FLOATS:
         raise InputError(f"{path}: column '{name}' is {column.type}, expected {_FLOATS}")
     lengths = pc.list_value_length(column).to_numpy()

@@ -1,13 +1,15 @@
-"""data/<stage>/.../made_from.json, in the folder of every output: what it was made from, and what it is.
+"""data/<stage>/.../made_from.json, in the folder of every output: what it was made from, and what
+it is.
 
-``inputs`` has the digests of what the stage read, by folder and part; ``parts`` has the digests of the output itself.
-Parts are the splits of a data set (ids, bytes and boxes of its images, ids and texts of its captions), ``images``,
-``captions``, ``names``, ``phrases`` and ``regions`` (its files), ``features``, ``texts``, ``pairs``, ``teachers``, ``weights`` and
-``vectors``. A digest is computed once, when the output is written.
+``inputs`` has the digests of what the stage read, by folder and part; ``parts`` has the digests of
+the output itself. Parts are the splits of a data set (ids, bytes and boxes of its images, ids and
+texts of its captions), ``images``, ``captions``, ``names``, ``phrases`` and ``regions`` (its
+files), ``features``, ``texts``, ``pairs``, ``teachers``, ``weights`` and ``vectors``. A digest is
+computed once, when the output is written.
 
-Ids are running numbers and may stand for other pictures and captions when a data set is prepared again. So every reader
-that joins an output with another one by ids calls ``require_current``. An input that no stage has written, or that is not
-on this machine, is not compared.
+Ids are running numbers and may stand for other pictures and captions when a data set is prepared
+again. So every reader that joins an output with another one by ids calls ``require_current``. An
+input that no stage has written, or that is not on this machine, is not compared.
 """
 
 import hashlib
@@ -46,8 +48,9 @@ def inputs_of(folder: Path, splits: Iterable[str] = SPLITS) -> Inputs:
 
 
 def require_current(folder: Path, splits: Iterable[str] = SPLITS, places: Iterable[Path] | None = None) -> None:
-    """Raises IntegrityError where an input of the output has changed since. splits: as in ``inputs_of``; places: inputs
-    that it is used with, which must be among its own; None for all of its own."""
+    """Raises IntegrityError where an input of the output has changed since. splits: as in
+    ``inputs_of``; places: inputs that it is used with, which must be among its own; None for all of
+    its own."""
     recorded = inputs_of(folder, splits)
     for place in recorded if places is None or not recorded else map(str, places):
         if place not in recorded:

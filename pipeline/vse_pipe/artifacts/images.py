@@ -2,8 +2,8 @@
 
 data/extract/<dataset>/<features>/errors.parquet: images without features, and why; it may be empty.
 
-data/seen/<folder>/pictures.parquet: the pictures of a folder at its last reading. No stage depends on it, and it may be
-removed.
+data/seen/<folder>/pictures.parquet: the pictures of a folder at its last reading. No stage depends
+on it, and it may be removed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,8 @@ NAME = "images.parquet"
 DRAWN = "images/*"
 # In place of the digest of an unreadable image.
 UNREAD = "unread"
-# The split of proposed boxes in pictures of another data set. They are ranked only, never trained or evaluated.
+# The split of proposed boxes in pictures of another data set. They are ranked only, never trained
+# or evaluated.
 PROPOSAL = "proposal"
 DESCRIBED = ("train", "val", "test")
 SPLITS = (*DESCRIBED, PROPOSAL)
@@ -45,8 +46,8 @@ SCHEMA = tables.schema(
 
 
 def write(folder: Path, table: pa.Table, root: str, digests: dict[str, str] | None = None) -> None:
-    """root: folder of the names in ``file``, relative to the project, or absolute. digests: of further files by name,
-    which are then covered by the digest of this one."""
+    """root: folder of the names in ``file``, relative to the project, or absolute. digests: of
+    further files by name, which are then covered by the digest of this one."""
     _IMAGES.write(folder, table, {"root": root, **(digests or {})})
 
 

@@ -34,7 +34,7 @@ SCHEMA = tables.schema(
 
 
 def write(folder: Path, ranks: pa.Table, metrics: dict, source: str) -> None:
-    """metrics: finite numbers, strings, null and nested dictionaries only; source: folder of the whole pictures."""
+    """metrics: finite numbers, strings, null and dictionaries; source: of whole pictures."""
     _RANKS.write(folder, ranks, {"source": source})
     write_json(folder / METRICS, metrics)
 

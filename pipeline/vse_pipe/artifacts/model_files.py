@@ -1,24 +1,26 @@
 """data/train/<run>/history.csv: a row an epoch, for learning curves.
 
-Columns ``epoch``, ``lr``, ``loss``, ``val_rsum`` and its recalls. If a run averages its weights, these belong to the
-average, and ``own_rsum`` to the weights as they are.
+Columns ``epoch``, ``lr``, ``loss``, ``val_rsum`` and its recalls. If a run averages its weights,
+these belong to the average, and ``own_rsum`` to the weights as they are.
 
 data/train/<run>/: model.safetensors, vocabulary.json and config.json.
 
-The second network of a run lies in peer/; ``peer_sha256`` in config.json is its digest. A run with seeds has a folder
-for each, data/train/max/1/, and so in data/embed/, data/evaluate/ and data/audit/. config.json has
+The second network of a run lies in peer/; ``peer_sha256`` in config.json is its digest. A run with
+seeds has a folder for each, data/train/max/1/, and so in data/embed/, data/evaluate/ and
+data/audit/. config.json has
 
-- ``loss``, ``scheme``, ``similarity``, ``text``, ``image``, ``sampler``: ``name`` and ``params``; ``learned`` values of
-  the loss;
-- ``embed_size``, ``feature_shape``, ``text_inputs``: sizes; ``run``, ``dataset``, ``features``, ``texts``, ``noise``:
-  names in params.yaml;
+- ``loss``, ``scheme``, ``similarity``, ``text``, ``image``, ``sampler``: ``name`` and ``params``;
+  ``learned`` values of the loss;
+- ``embed_size``, ``feature_shape``, ``text_inputs``: sizes; ``run``, ``dataset``, ``features``,
+  ``texts``, ``noise``: names in params.yaml;
 - ``sha256``: of the files beside it; ``features_sha256``, ``texts_sha256``: of the training data;
-- ``train``: options, without ``processes``; ``seed``; ``inputs``: ``name`` and ``params`` of what made ``features``,
-  ``texts`` and ``pairs``;
-- ``best``: ``epoch`` and ``val_rsum``; ``ended``: ``epoch``, ``by`` (``epochs`` or ``patience``), ``converged``,
-  ``stuck`` (why the run does not move);
-- ``backbone``: the network of a model that reads pixels, or of a pretrained pair that trains; ``wise``: the share of its
-  trained weights that was kept, and val rsum by share; ``origin``: the names of a model that was not trained here.
+- ``train``: options, without ``processes``; ``seed``; ``inputs``: ``name`` and ``params`` of what
+  made ``features``, ``texts`` and ``pairs``;
+- ``best``: ``epoch`` and ``val_rsum``; ``ended``: ``epoch``, ``by`` (``epochs`` or ``patience``),
+  ``converged``, ``stuck`` (why the run does not move);
+- ``backbone``: the network of a model that reads pixels, or of a pretrained pair that trains;
+  ``wise``: the share of its trained weights that was kept, and val rsum by share; ``origin``: the
+  names of a model that was not trained here.
 """
 
 from dataclasses import dataclass
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 
 
 HISTORY = "history.csv"
-# rsum of the weights as they are, of runs that average them; ``val_rsum`` and the recalls are then the average's.
+# rsum of the weights as they are, of runs that average them; ``val_rsum`` and the recalls are then
+# the average's.
 UNAVERAGED = "own_rsum"
 HISTORY_COLUMNS = ["epoch", "lr", "loss", "val_rsum", *[f"val_{d}_r{k}" for d in ("i2t", "t2i") for k in (1, 5, 10)]]
 
@@ -65,7 +68,7 @@ FILES = (MODEL, VOCABULARY, CONFIG)
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """weights: state dict of the dual encoder; words: id = place; config: members, sizes, data set, digests."""
+    """weights: state dict; words: id = place; config: members, sizes, data set."""
 
     weights: "dict[str, Tensor]"
     words: list[str]
@@ -76,7 +79,7 @@ class ModelFiles:
 def write(
     folder: Path, weights: "dict[str, Tensor]", words: list[str], config: dict, peer: "dict[str, Tensor] | None" = None
 ) -> None:
-    """peer: weights of the second network; written first, as a run without MODEL is not finished."""
+    """peer: the second network, written first: a run without MODEL is not finished."""
     if peer:
         write(folder / PEER, peer, words, config)
         config = {**config, "peer_sha256": sha256(folder / PEER / MODEL)}
@@ -86,8 +89,8 @@ def write(
 
 
 def read_config(folder: Path) -> dict:
-    """config.json, with ``sha256``: digests by file. Raises InputError when it is missing, IntegrityError without
-    digests."""
+    """config.json, with ``sha256``: digests by file. Raises InputError when it is missing,
+    IntegrityError without digests."""
     config = read_json(require(folder / CONFIG))
     if not isinstance(config.get("sha256"), dict):
         raise IntegrityError(f"{folder / CONFIG}: holds no digests; train the run again")
@@ -95,8 +98,8 @@ def read_config(folder: Path) -> dict:
 
 
 def unconverged(config: dict) -> str | None:
-    """Why the training of config.json has not converged, by its plateau or its last epochs; None for one that has, and
-    for a model that does not say."""
+    """Why the training of config.json has not converged, by its plateau or its last epochs; None
+    for one that has, and for a model that does not say."""
     ended = config.get("ended") or {"converged": True}
     if ended["converged"] or ended.get("stuck"):
         return ended.get("stuck")
@@ -111,8 +114,9 @@ def parts(folder: Path) -> dict[str, str]:
 
 
 def read(folder: Path, run: str | None = None) -> ModelFiles:
-    """run: whose model it must be, the folder's name when left out. Raises InputError when a file is missing,
-    IntegrityError when one is not what config.json promises, or the whole is a copy of another run's."""
+    """run: whose model it must be, the folder's name when left out. Raises InputError when a file
+    is missing, IntegrityError when one is not what config.json promises, or the whole is a copy of
+    another run's."""
     from safetensors.torch import load_file
 
     require(folder / MODEL)

@@ -1,7 +1,7 @@
 """data/prepare/<dataset>/names.parquet: text ids of the data set; data/embed/<run>/ has a copy.
 
-All other files have numbers; users and other programs see the text. A data set with numbers has no such file.
-images.parquet has its digest.
+All other files have numbers; users and other programs see the text. A data set with numbers has no
+such file. images.parquet has its digest.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class TextIds:
         return cls(pa.concat_tables(parts))
 
     def texts(self, key: str, ids: np.ndarray) -> pa.Array | None:
-        """The names of the ids; None if ids of this key are numbers. Raises InputError for a number without a name."""
+        """The names of the ids; None for numbers. Raises InputError without a name."""
         numbers, names = self._sides[key]
         if not len(numbers):
             return None
@@ -55,8 +55,8 @@ class TextIds:
         return names.take(pa.array(places))
 
     def numbers(self, key: str, origin: "TextIds | None", ids: np.ndarray) -> np.ndarray:
-        """``ids`` of ``origin`` as the numbers of the same names in this collection; missing names get negative
-        numbers. Ids of a key that has numbers in either collection stay."""
+        """``ids`` of ``origin`` as the numbers of the same names in this collection; missing names
+        get negative numbers. Ids of a key that has numbers in either collection stay."""
         numbers, names = self._sides[key]
         texts = None if origin is None else origin.texts(key, ids)
         if texts is None or not len(numbers):
@@ -65,7 +65,7 @@ class TextIds:
         return np.where(places < 0, -1 - ids, numbers[places])
 
     def label(self, key: str, number: int) -> int | str:
-        """The text for users: the name of a number, or the number if ids of this key are numbers."""
+        """The text for users: the name of a number, or the number."""
         texts = self.texts(key, np.array([number]))
         return number if texts is None else texts[0].as_py()
 
@@ -94,8 +94,8 @@ def write(folder: Path, names: TextIds) -> None:
 
 
 def read(folder: Path) -> TextIds | None:
-    """The names; None where ids are numbers. Raises IntegrityError where the digest in images.parquet belongs to
-    another or a missing file."""
+    """The names; None where ids are numbers. Raises IntegrityError where the digest in
+    images.parquet belongs to another or a missing file."""
     path, images_path = folder / NAME, folder / images.NAME
     with tables.open_parquet(require(images_path)) as file:
         digest = (file.schema.metadata or {}).get(NAME.encode(), b"").decode()

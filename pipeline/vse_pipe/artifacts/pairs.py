@@ -1,4 +1,5 @@
-"""data/inject/<dataset>/<noise>/pairs.parquet: the image that each caption is shown with, and the truth.
+"""data/inject/<dataset>/<noise>/pairs.parquet: the image that each caption is shown with, and the
+truth.
 
 data/inject/<dataset>/<teacher>/teachers.json: the teachers of a run, beside pairs.parquet.
 
@@ -11,12 +12,12 @@ A list with an entry for each epoch that split:
 - ``epoch`` (from 1); ``matched``, the number of pairs taken for matched;
 - ``by``: what the histogram calls matched, ``truth`` where inject knows it, else ``split``;
 - ``cost``: the histogram of pairs' own transport costs; the last bin takes all above it;
-- ``alignment``: number ``rows`` and sorted ``mean`` of the refined alignments of ``transported`` images (more than half
-  of their mass moved) and ``untransported`` ones;
-- ``rematched``: at most twelve pairs that the last plan rematched most clearly: ``image_id``, ``caption_id``,
-  ``rematch_caption_id``, ``weight``;
-- ``truth``: ``mismatched`` (share), ``auc`` of the posterior, ``precision`` and ``recall`` of the mismatched; null
-  where ``by`` is ``split``.
+- ``alignment``: number ``rows`` and sorted ``mean`` of the refined alignments of ``transported``
+  images (more than half of their mass moved) and ``untransported`` ones;
+- ``rematched``: at most twelve pairs that the last plan rematched most clearly: ``image_id``,
+  ``caption_id``, ``rematch_caption_id``, ``weight``;
+- ``truth``: ``mismatched`` (share), ``auc`` of the posterior, ``precision`` and ``recall`` of the
+  mismatched; null where ``by`` is ``split``.
 """
 
 from pathlib import Path
@@ -77,7 +78,7 @@ read = tables.Artefact(NAME, SCHEMA, "caption_id", problems).read
 
 
 def write(folder: Path, table: pa.Table, metadata: dict[str, str] | None = None) -> None:
-    """With the columns ``weight`` and ``kept`` if ``table`` has them. Raises InputError with every problem."""
+    """With columns ``weight`` and ``kept``, if any. Raises InputError with all problems."""
     schema = WEIGHTED_SCHEMA if WEIGHT in table.schema.names else SCHEMA
     tables.Artefact(NAME, schema, "caption_id", problems).write(folder, table, metadata)
 
@@ -85,9 +86,10 @@ def write(folder: Path, table: pa.Table, metadata: dict[str, str] | None = None)
 def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) -> np.ndarray:
     """int64 (n_images,) or (n_captions,): positions among the train images, 0 to n_images - 1.
 
-    digest: sha256 of the file, hex. An index per image must be a permutation, as in RCL and DECL (some images keep
-    their place); an index per caption may repeat images. Raises MissingResource without the file, IntegrityError for
-    another digest, InputError for a file that is no such index.
+    digest: sha256 of the file, hex. An index per image must be a permutation, as in RCL and DECL
+    (some images keep their place); an index per caption may repeat images. Raises MissingResource
+    without the file, IntegrityError for another digest, InputError for a file that is no such
+    index.
     """
     if not path.is_file():
         raise MissingResource(f"{path} does not exist; put the index file there or correct `path`")

@@ -4,7 +4,8 @@ Only data sets of the formats entities, shapes (with phrases) and regions have i
 
 data/prepare/<dataset>/regions.parquet: the box of each row of images.parquet.
 
-Only data sets of ``format: regions`` have it. Boxes belong to phrases of another data set, or are proposed.
+Only data sets of ``format: regions`` have it. Boxes belong to phrases of another data set, or are
+proposed.
 """
 
 import json
@@ -105,8 +106,9 @@ def source(table: pa.Table) -> Path:
 
 
 def recall(table: pa.Table) -> dict[str, dict]:
-    """By split with proposals ``{"mentions", "proposals", "recall"}``: mentions of phrases, proposals of their
-    pictures, and the share of mentions with a proposal of IoU 0.5 or more, the bound of R@K for ranked proposals."""
+    """By split with proposals ``{"mentions", "proposals", "recall"}``: mentions of phrases,
+    proposals of their pictures, and the share of mentions with a proposal of IoU 0.5 or more, the
+    bound of R@K for ranked proposals."""
     return json.loads(tables.footer(table).get("recall", "{}"))
 
 

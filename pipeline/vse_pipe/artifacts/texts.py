@@ -1,11 +1,13 @@
-"""data/extract/<dataset>/<texts>/: the input of text encoders, an entry a caption, in the order of captions.parquet.
+"""data/extract/<dataset>/<texts>/: the input of text encoders, an entry a caption, in the order of
+captions.parquet.
 
 ``kind`` in meta.json is
 
 - ``tokens``: tokens.npy (int32, all captions end to end), index.parquet, vocabulary.json;
-- ``vectors``: features.npy (rows, D), float16 or float32, index.parquet, vocabulary.json, and state.safetensors (what
-  the method learnt);
-- ``fragments``: features.npy (tokens, D), all captions end to end, index.parquet, and an empty vocabulary.json.
+- ``vectors``: features.npy (rows, D), float16 or float32, index.parquet, vocabulary.json, and
+  state.safetensors (what the method learnt);
+- ``fragments``: features.npy (tokens, D), all captions end to end, index.parquet, and an empty
+  vocabulary.json.
 
 meta.json is written last and has the digest of every other file.
 """
@@ -43,18 +45,19 @@ _INDEX = tables.Artefact(INDEX, SCHEMA, "caption_id")
 _ARRAYS = {"tokens": TOKENS, "vectors": ARRAY, "fragments": ARRAY}
 # Keys of meta.json for shortened captions, zero vectors and tokens.
 _COUNTS = {"tokens": "cut", "vectors": "zero_rows", "fragments": "tokens"}
-# Consecutive rows of the array, numbers of rows of the captions in them, and a part of the count: shortened captions,
-# zero vectors or tokens.
+# Consecutive rows of the array, numbers of rows of the captions in them, and a part of the count:
+# shortened captions, zero vectors or tokens.
 Block = tuple[np.ndarray, np.ndarray, int]
 
 
 @dataclass(frozen=True)
 class Texts:
-    """kind: ``tokens``, ``vectors`` or ``fragments``; caption_ids: int64, in the order of captions.parquet.
+    """kind: ``tokens``, ``vectors`` or ``fragments``; caption_ids: int64, in the order of
+    captions.parquet.
 
-    tokens: of kind tokens, with words[id] for each id. array: memory map (rows, D); for vectors row ``rows[i]`` belongs
-    to ``caption_ids[i]``, for fragments the rows are those of ``tokens``. words of kind vectors: the method's
-    vocabulary or empty.
+    tokens: of kind tokens, with words[id] for each id. array: memory map (rows, D); for vectors row
+    ``rows[i]`` belongs to ``caption_ids[i]``, for fragments the rows are those of ``tokens``. words
+    of kind vectors: the method's vocabulary or empty.
     """
 
     kind: str
@@ -67,7 +70,7 @@ class Texts:
 
     @property
     def inputs(self) -> int:
-        """The input size of a text encoder: words of the vocabulary, or dimensions of the vectors."""
+        """The input size of a text encoder: words, or dimensions of the vectors."""
         return len(self.words) if self.array is None else self.array.shape[1]
 
     @property
@@ -76,7 +79,7 @@ class Texts:
         return digest(self.meta)
 
     def places_of(self, caption_ids: np.ndarray) -> Int64[np.ndarray, " wanted"]:
-        """The place of each caption in ``caption_ids``, ``tokens`` and ``rows``. Raises InputError when one is missing."""
+        """The place of each caption in ``caption_ids``. Raises InputError without one."""
         rows = places(self.caption_ids, caption_ids)
         if (wrong := caption_ids[rows < 0]).size:
             raise InputError(
@@ -104,10 +107,11 @@ def write(
     words: Sequence[str] = (),
     state: dict[str, np.ndarray] | None = None,
 ) -> int:
-    """Replace ``folder`` from blocks of captions in the order of ``caption_ids``; one block is in memory at a time.
+    """Replace ``folder`` from blocks of captions in the order of ``caption_ids``; one block is in
+    memory at a time.
 
-    words and state: for transforming further captions. Returns the sum of the blocks' counts, which is also in
-    meta.json. Raises InputError for NaN and infinite values; then ``folder`` stays."""
+    words and state: for transforming further captions. Returns the sum of the blocks' counts, which
+    is also in meta.json. Raises InputError for NaN and infinite values; then ``folder`` stays."""
     lengths: list[np.ndarray] = []
     counts: list[int] = []
 
@@ -142,7 +146,8 @@ def _seal(building: Path, meta: dict) -> None:
 def read(folder: Path, verify: bool = True) -> Texts:
     """Open; vectors stay on disk. ``verify`` compares every file with its digest in meta.json.
 
-    Raises InputError when a file is missing or does not fit the others, IntegrityError on another digest.
+    Raises InputError when a file is missing or does not fit the others, IntegrityError on another
+    digest.
     """
     meta = read_json(require(folder / META))
     kind = meta.get("kind")

@@ -1,4 +1,4 @@
-"""audit --dataset, and audit of vectors in files: what is wrong with a data set, without a trained run."""
+"""audit --dataset, and of vectors in files: what is wrong, without a trained run."""
 
 import time
 from pathlib import Path
@@ -31,11 +31,12 @@ def audit_data(
     split: str = "train",
     limit: int | None = None,
 ) -> dict:
-    """Write data/audit/datasets/<dataset>/<noise or prepared>/ and return what its metrics.json holds.
+    """Write data/audit/datasets/<dataset>/<noise or prepared>/ and return what its metrics.json
+    holds.
 
-    of_features: by default the first of the data set in params.yaml; of_texts: vectors of captions beside the words, by
-    default the first texts of the data set that are vectors; limit: number of doubtful pairs among the findings. Raises
-    InputError where nothing can be compared."""
+    of_features: by default the first of the data set in params.yaml; of_texts: vectors of captions
+    beside the words, by default the first texts of the data set that are vectors; limit: number of
+    doubtful pairs among the findings. Raises InputError where nothing can be compared."""
     started = time.monotonic()
     prepared, out = paths.prepared(dataset), paths.audited_pairs(dataset, noise)
     with claim(out):
@@ -69,11 +70,12 @@ def audit_data(
 
 
 def audit_vectors(vectors: Vectors, limit: int | None = None, out: Path | None = None, seed: int = 0) -> dict:
-    """What ``audit_data`` finds by the vectors of any model that gives images and captions one space, such as CLIP.
+    """What ``audit_data`` finds by the vectors of any model that gives images and captions one
+    space, such as CLIP.
 
-    out: folder for doubts.parquet, findings.csv and metrics.json; None: nothing is written. Ids that are text are
-    numbered in the order of the files, and ``file`` and ``caption`` of the findings have them. Raises InputError where
-    the vectors do not fit."""
+    out: folder for doubts.parquet, findings.csv and metrics.json; None: nothing is written. Ids
+    that are text are numbered in the order of the files, and ``file`` and ``caption`` of the
+    findings have them. Raises InputError where the vectors do not fit."""
     if out is not None:
         _require_undecided(out / decisions.FINDINGS)
     judged = of_vectors(vectors)
@@ -92,8 +94,8 @@ def audit_vectors(vectors: Vectors, limit: int | None = None, out: Path | None =
 def _audited(
     judged: JudgedPairs, image_table: pa.Table, of_data: pd.DataFrame, seed: int, limit: int | None
 ) -> tuple[pa.Table, pd.DataFrame, dict]:
-    """The rows of doubts.parquet and of findings.csv, and the figures of metrics.json. of_data: findings that are no
-    pairs."""
+    """The rows of doubts.parquet and of findings.csv, and the figures of metrics.json. of_data:
+    findings that are no pairs."""
     pool = judged.pool(seed)
     doubts = evidence.measure(pool)
     rows = pd.concat([suspects.findings(pool, doubts, judged, image_table, limit), of_data])
@@ -135,9 +137,11 @@ def _features(params: Params, dataset: str, name: str | None) -> str:
 
 
 def _leaks(params: Params, dataset: str, findings: pd.DataFrame, image_table: pa.Table) -> dict:
-    """``pictures``: of test that stand in another split too; ``recall`` with and without them, of each evaluated run.
+    """``pictures``: of test that stand in another split too; ``recall`` with and without them, of
+    each evaluated run.
 
-    Raises IntegrityError where a run was evaluated on other pictures or captions, or is another model now."""
+    Raises IntegrityError where a run was evaluated on other pictures or captions, or is another
+    model now."""
     leaked = defects.leaked(findings, image_table)
     effects = {}
     for run in params.evaluated():

@@ -1,5 +1,5 @@
-"""audit: a trained run and its training pairs, or the pairs of a noise alone in, how likely each pair is mismatched
-out."""
+"""audit: a trained run and its training pairs, or the pairs of a noise alone in, how likely each
+pair is mismatched out."""
 
 from pathlib import Path
 

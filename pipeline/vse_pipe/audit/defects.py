@@ -1,8 +1,10 @@
-"""What is wrong with the pictures and captions of a prepared data set, beside pairs that do not fit: a table of findings.
+"""What is wrong with the pictures and captions of a prepared data set, beside pairs that do not
+fit: a table of findings.
 
-A row has the columns that vse_pipe.artifacts.decisions describes. ``doubt`` is how sure the defect is; the
-scales were set by eye on photographs (Flickr8k) and are rough: from 0.9 on nearly all rows are right, around 0.5 about
-half, below 0.3 few. What a fifth of the data set has is its style, not a defect, and has half the doubt.
+A row has the columns that vse_pipe.artifacts.decisions describes. ``doubt`` is how sure the defect
+is; the scales were set by eye on photographs (Flickr8k) and are rough: from 0.9 on nearly all rows
+are right, around 0.5 about half, below 0.3 few. What a fifth of the data set has is its style, not
+a defect, and has half the doubt.
 """
 
 from pathlib import Path
@@ -26,7 +28,8 @@ from vse_pipe.pictures.images import Item, Transform
 
 # Findings below this doubt are left out.
 LEAST = 0.1
-# Pictures are judged at this size, about that of a network's input; a blur that it does not see does no harm.
+# Pictures are judged at this size, about that of a network's input; a blur that it does not see
+# does no harm.
 SIDE = 224
 _SCALED = Transform(SIDE, SIDE, "exact", "bilinear", "center", (0.0,) * 3, (1.0,) * 3, draft=True)
 _BLOCK = 256
@@ -48,9 +51,10 @@ _FIGURES = {
 def findings(images: pa.Table, captions: pa.Table, root: Path, features: Features | None = None) -> pd.DataFrame:
     """All findings but ``pair``, sorted by kind and falling doubt; each (kind, id) once.
 
-    images, captions: as ``prepare`` wrote them; root: folder of the pictures; features: of the data set, which add near
-    duplicates by their vectors. Pictures are read once, in threads; boxes that ``format: regions`` proposes are left out.
-    Raises IntegrityError for a picture that changed since ``prepare``."""
+    images, captions: as ``prepare`` wrote them; root: folder of the pictures; features: of the data
+    set, which add near duplicates by their vectors. Pictures are read once, in threads; boxes that
+    ``format: regions`` proposes are left out. Raises IntegrityError for a picture that changed
+    since ``prepare``."""
     images = images.filter(pc.is_in(images["split"], pa.array(DESCRIBED)))
     ids, splits = images["image_id"].to_numpy(), images["split"].to_numpy(zero_copy_only=False)
     same = duplicates.equal_contents(digests.picture_contents(images))
@@ -76,7 +80,7 @@ def findings(images: pa.Table, captions: pa.Table, root: Path, features: Feature
 
 
 def of_vectors(vectors: np.ndarray, ids: np.ndarray) -> pd.DataFrame:
-    """Findings ``duplicate`` of pictures of one split that are known by vectors alone, (pictures, D)."""
+    """Findings ``duplicate`` of pictures of one split by vectors alone, (pictures, D)."""
     places = np.arange(len(vectors))
     near = duplicates.near_vectors(duplicates.centred(vectors, places), places)
     nothing = pa.array([""] * len(vectors))
@@ -86,8 +90,9 @@ def of_vectors(vectors: np.ndarray, ids: np.ndarray) -> pd.DataFrame:
 
 
 def _looked_at(images: pa.Table, root: Path) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:
-    """The figures of all pictures, NaN where there are none, with the column ``broken``; the places of those that can be
-    read, with their hashes and their colours, as of ``duplicates.near_hashes``."""
+    """The figures of all pictures, NaN where there are none, with the column ``broken``; the places
+    of those that can be read, with their hashes and their colours, as of
+    ``duplicates.near_hashes``."""
     is_picture = pc.invert(pc.match_substring_regex(images["file"], _PRECOMPUTED)).to_numpy(zero_copy_only=False)
     sides = images.select(["width", "height"]).to_pandas().astype(float)
     table = pd.DataFrame({"side": sides.min(axis=1).mask(sides.min(axis=1) <= 0), "broken": is_picture})
@@ -116,7 +121,7 @@ _MEASURED = ("brightness", "darkness", "contrast", "sharpness", "flat")
 
 
 def _measured(root: Path, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The figures ``_MEASURED``, 64 x 64 grey values and means of 8 x 8 cells. Raises as ``pictures.load``."""
+    """``_MEASURED``, 64 x 64 grey values and means of cells. Raises as ``pictures.load``."""
     pixels = pictures.pixels(root, item, _SCALED)[0]
     image = Image.fromarray(pixels)
     grey = image.convert("L")
@@ -128,11 +133,12 @@ def _measured(root: Path, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarra
 def _figures(grey: UInt8[np.ndarray, "side side"]) -> Float[np.ndarray, " figures"]:
     """Five figures of a picture, all 0 to 1.
 
-    brightness: the value that 99 % of the pixels stay below (as CleanVision); darkness: 1 - the value that 5 % stay below,
-    or the contrast if that is more, because a drawing on white is no over-exposed photograph; contrast: standard deviation;
-    sharpness: largest standard deviation of the Laplacian among 4 x 4 tiles, because a sharp subject before a blurred
-    background is no blurred picture; flat: share of the rows, from the bottom up, that have one colour and begin with an
-    edge along nine tenths of the width."""
+    brightness: the value that 99 % of the pixels stay below (as CleanVision); darkness: 1 - the
+    value that 5 % stay below, or the contrast if that is more, because a drawing on white is no
+    over-exposed photograph; contrast: standard deviation; sharpness: largest standard deviation of
+    the Laplacian among 4 x 4 tiles, because a sharp subject before a blurred background is no
+    blurred picture; flat: share of the rows, from the bottom up, that have one colour and begin
+    with an edge along nine tenths of the width."""
     counts = np.bincount(grey.ravel(), minlength=256)
     share, levels = counts.cumsum() / grey.size, np.arange(256) / 255
     contrast = float(np.sqrt((counts * (levels - (counts * levels).sum() / grey.size) ** 2).sum() / grey.size))
@@ -182,18 +188,18 @@ def _described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.D
 
 
 def leaked(rows: pd.DataFrame, images: pa.Table) -> np.ndarray:
-    """image_ids of test that stand in another split too by the findings ``leak`` of ``CHAINED`` doubt."""
+    """image_ids of test that stand in another split by ``leak`` of ``CHAINED`` doubt."""
     rows = rows[(rows["kind"] == "leak") & (rows["doubt"] >= duplicates.CHAINED)]
     inside = images.filter(pc.equal(images["split"], "test"))["image_id"].to_numpy()
     return np.intersect1d(inside, pd.concat([rows["id"], rows["other"]]).to_numpy(np.int64))
 
 
 def leak_effect(folder: Path, image_ids: np.ndarray) -> dict:
-    """rsum of data/evaluate/<run>/<inference>/ with all queries (``all``), and ``without`` those of leaked pictures and
-    their captions, None where no query of a direction is left.
+    """rsum of data/evaluate/<run>/<inference>/ with all queries (``all``), and ``without`` those of
+    leaked pictures and their captions, None where no query of a direction is left.
 
-    image_ids: as of ``leaked``. ``pictures`` and ``queries`` are left out. The pictures stay among the items that are
-    ranked, so ranks do not change."""
+    image_ids: as of ``leaked``. ``pictures`` and ``queries`` are left out. The pictures stay among
+    the items that are ranked, so ranks do not change."""
     hits = [f"hit_{k}" for k in evaluation.KS]
     table = evaluation.read_ranks(folder).select(["direction", "fold", "image_id", *hits]).to_pandas()
     is_out = table["image_id"].isin(image_ids)

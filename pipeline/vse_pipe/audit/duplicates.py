@@ -1,7 +1,8 @@
-"""Pairs of equal or nearly equal pictures, by file, pixels and vectors, and groups of them with a picture that stays.
+"""Pairs of equal or nearly equal pictures, by file, pixels and vectors, and groups of them with a
+picture that stays.
 
-A table of pairs has the columns ``left`` and ``right`` (int64 places of pictures, left < right), ``doubt`` (0 to 1) and
-``why``."""
+A table of pairs has the columns ``left`` and ``right`` (int64 places of pictures, left < right),
+``doubt`` (0 to 1) and ``why``."""
 
 from collections.abc import Sequence
 
@@ -20,9 +21,11 @@ from vse_pipe.core import console
 
 # Rows that are compared with all at once, and rows of an array that are read at once.
 _STRIP, _BLOCK = 256, 4096
-# Bits of a hash. Copies that were scaled, compressed or brightened differ in 0 to 30, pictures of one series in 66 to 140.
+# Bits of a hash. Copies that were scaled, compressed or brightened differ in 0 to 30, pictures of
+# one series in 66 to 140.
 _BITS, _MOST_BITS = 256, 63
-# Cosine of centred vectors: copies above 0.95, pictures of one series from 0.8 on, other pictures below.
+# Cosine of centred vectors: copies above 0.95, pictures of one series from 0.8 on, other pictures
+# below.
 LEAST_COSINE, SAME_COSINE = 0.8, 0.95
 # Partners of a row that are kept, so that a million equal rows have no 10^12 pairs.
 _PARTNERS = 8
@@ -40,7 +43,7 @@ def pairs_of(
 
 
 def equal_contents(contents: pa.Array) -> pd.DataFrame:
-    """Each picture with the first of the same content, doubt 1. contents: as of ``digests.picture_contents``."""
+    """Each picture with the first of equal content. contents: ``digests.picture_contents``."""
     texts = contents.to_pandas().dropna()
     first = pd.Series(texts.index, texts.index).groupby(texts).transform("first")
     later = first[first != first.index]
@@ -48,8 +51,8 @@ def equal_contents(contents: pa.Array) -> pd.DataFrame:
 
 
 def perceptual_hashes(grey: Float[np.ndarray, "pictures 64 64"]) -> Float[np.ndarray, "pictures 256"]:
-    """Signs, 1 or -1, of the lowest 16 x 16 frequencies of the discrete cosine transform against their median (pHash;
-    Zauner 2010, section 3.2.1, which has 8 x 8).
+    """Signs, 1 or -1, of the lowest 16 x 16 frequencies of the discrete cosine transform against
+    their median (pHash; Zauner 2010, section 3.2.1, which has 8 x 8).
 
     imagehash takes pictures one by one and needs PyWavelets; here a block is one transform."""
     low = dctn(grey, axes=(1, 2), norm="ortho")[:, :16, :16].reshape(len(grey), -1)
@@ -61,8 +64,9 @@ def near_hashes(
 ) -> pd.DataFrame:
     """Pictures whose perceptual hashes differ in less than 64 of 256 bits.
 
-    colours: means of 8 x 8 cells, uint8 (pictures, cells, 3); places: of the pictures. doubt: 0.97 for equal hashes, 0.5
-    for 32 bits; less where a cell differs in its colour, because hashes see no colours."""
+    colours: means of 8 x 8 cells, uint8 (pictures, cells, 3); places: of the pictures. doubt: 0.97
+    for equal hashes, 0.5 for 32 bits; less where a cell differs in its colour, because hashes see
+    no colours."""
     i, j, cosines = _nearest(hashes / 16, 1 - 2 * _MOST_BITS / _BITS - 1e-3)
     bits = np.rint(_BITS * (1 - cosines) / 2).astype(int)
     colour = np.abs(colours[i].astype(np.float32) - colours[j]).mean(axis=-1).max(axis=-1, initial=0) / 255
@@ -72,8 +76,9 @@ def near_hashes(
 
 
 def centred(array: np.ndarray, rows: Int[np.ndarray, " pictures"]) -> Float[np.ndarray, "pictures dim"]:
-    """Rows of an array at length 1, without their mean, which all vectors of a network share and which makes any two of
-    them alike. array: (rows, D), or (rows, R, D) for regions, of which the mean counts; a memory map is read by blocks."""
+    """Rows of an array at length 1, without their mean, which all vectors of a network share and
+    which makes any two of them alike. array: (rows, D), or (rows, R, D) for regions, of which the
+    mean counts; a memory map is read by blocks."""
     vectors = np.empty((len(rows), array.shape[-1]), np.float32)
     for start in range(0, len(rows), _BLOCK):
         block = slice(start, start + _BLOCK)
@@ -99,7 +104,8 @@ def near_vectors(vectors: Float[np.ndarray, "pictures dim"], places: Int[np.ndar
 
 
 def _nearest(vectors: Float[np.ndarray, "rows dim"], least: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of all pairs (i < j) with an inner product of ``least``, and the products; of a row its ``_PARTNERS`` largest.
+    """Rows of all pairs (i < j) with an inner product of ``least``, and the products; of a row its
+    ``_PARTNERS`` largest.
 
     Beside the vectors a strip of products is in memory."""
     rows = torch.from_numpy(np.ascontiguousarray(vectors))
@@ -118,13 +124,15 @@ def _nearest(vectors: Float[np.ndarray, "rows dim"], least: float) -> tuple[np.n
 
 
 def grouped(pairs: pd.DataFrame, ids: np.ndarray, splits: np.ndarray) -> pd.DataFrame:
-    """Findings ``duplicate`` and ``leak``, one for each picture that goes. ids, splits: of all pictures.
+    """Findings ``duplicate`` and ``leak``, one for each picture that goes. ids, splits: of all
+    pictures.
 
-    Of a group that pairs of ``CHAINED`` doubt or more connect, the picture with the smallest id in its last
-    split (train < val < test) stays: the others of that split are to be merged into it (``duplicate``), those of earlier
-    splits are to be dropped (``leak``). So test keeps its pictures and figures stay comparable; ``move`` would give test
-    more captions, and dropping the copy in test would make it another test. A picture that goes is as sure as its surest
-    pair. Weaker pairs stand alone, between the pictures that stay."""
+    Of a group that pairs of ``CHAINED`` doubt or more connect, the picture with the smallest id in
+    its last split (train < val < test) stays: the others of that split are to be merged into it
+    (``duplicate``), those of earlier splits are to be dropped (``leak``). So test keeps its
+    pictures and figures stay comparable; ``move`` would give test more captions, and dropping the
+    copy in test would make it another test. A picture that goes is as sure as its surest pair.
+    Weaker pairs stand alone, between the pictures that stay."""
     pairs = pairs.sort_values("doubt", ascending=False, kind="stable").drop_duplicates(["left", "right"])
     order = pd.Categorical(splits, DESCRIBED).codes.astype(np.int64)
     by_rank = np.lexsort((-ids, order))  # the last ones stay

@@ -1,9 +1,11 @@
-"""How probable it is that a pair is mismatched, without a trained model and without a known mismatch.
+"""How probable it is that a pair is mismatched, without a trained model and without a known
+mismatch.
 
-Every doubt of the family ``doubts`` compares a caption with any image, so mismatches can be simulated: captions
-beside other images. What tells these from the pairs as they are also tells the mismatched pairs from the matched ones,
-because the pairs as they are hold no other difference. This is learning from one labelled class and a mixture (Elkan
-and Noto, KDD 2008). ``share`` says how many pairs are mismatched."""
+Every doubt of the family ``doubts`` compares a caption with any image, so mismatches can be
+simulated: captions beside other images. What tells these from the pairs as they are also tells the
+mismatched pairs from the matched ones, because the pairs as they are hold no other difference. This
+is learning from one labelled class and a mixture (Elkan and Noto, KDD 2008). ``share`` says how
+many pairs are mismatched."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,14 +27,17 @@ from vse_pipe.project.registry import DOUBTS
 FOLDS = 5
 # Dimensions of each side; more cost time and find no more.
 DIMENSIONS = 384
-# Images of an audit at least: two folds, in each of which a caption can be compared with another image.
+# Images of an audit at least: two folds, in each of which a caption can be compared with another
+# image.
 FEWEST_IMAGES = 4
-# Pairs of a block: 20 MiB of vectors with 1,280 dimensions, and 160 MiB of scores against 10,000 references.
+# Pairs of a block: 20 MiB of vectors with 1,280 dimensions, and 160 MiB of scores against 10,000
+# references.
 _BLOCK = 4096
-# Correlation of the probabilities of two captions of an image that are both right or both wrong: 0 to 0.5 on photographs
-# and drawings.
+# Correlation of the probabilities of two captions of an image that are both right or both wrong: 0
+# to 0.5 on photographs and drawings.
 _ALIKE = 0.15
-# Rows from which means and variances of a side are taken, pairs from which the combination and the share are learnt.
+# Rows from which means and variances of a side are taken, pairs from which the combination and the
+# share are learnt.
 _SAMPLE, _LEARNT, _ASKED = 2048, 200_000, 50_000
 
 # Captions (n,) and the image beside each (n,): columns (n, c).
@@ -41,9 +46,10 @@ Evidence = Callable[[ndarray, ndarray], ndarray]
 
 @dataclass(frozen=True)
 class PairPool:
-    """The vectors of a data set's pairs, all of length 1, float32. owners: row of the image of each caption;
-    folds: of each image; trust: of each pair in 0..1, 1 at first; verdicts: 1 for a pair that is known to be matched, -1 for a
-    mismatched one, else 0; joint: images and captions lie in one space; seed: of all draws."""
+    """The vectors of a data set's pairs, all of length 1, float32. owners: row of the image of each
+    caption; folds: of each image; trust: of each pair in 0..1, 1 at first; verdicts: 1 for a pair
+    that is known to be matched, -1 for a mismatched one, else 0; joint: images and captions lie in
+    one space; seed: of all draws."""
 
     images: Float[ndarray, "images d"]
     texts: Float[ndarray, "pairs e"]
@@ -64,8 +70,8 @@ class PairPool:
         seed: int = 0,
         verdicts: ndarray | None = None,
     ) -> "PairPool":
-        """The pool with random folds. images: ``FEWEST_IMAGES`` or more, each with a pair at least; verdicts: by
-        default of no pair."""
+        """The pool with random folds. images: ``FEWEST_IMAGES`` or more, each with a pair at least;
+        verdicts: by default of no pair."""
         folds = np.random.default_rng(seed).permutation(len(images)) % min(FOLDS, len(images) // 2)
         verdicts = np.zeros(len(owners), np.int8) if verdicts is None else verdicts
         return cls(images, texts, owners, folds, np.ones(len(owners), np.float32), verdicts, joint, seed)
@@ -91,7 +97,7 @@ class PairPool:
         return sparse.csr_matrix((np.ones(len(captions), np.float32), (self.owners, captions)))
 
     def caption_sums(self, images: Int[ndarray, " rows"], weights: ndarray | None = None) -> Float[ndarray, "rows e"]:
-        """The sum of the captions that each image is shown with, by trust or by other ``weights`` of all pairs."""
+        """The sum of each image's captions by trust, or by ``weights`` of all pairs."""
         rows = self._incidence[images]
         values = (self.trust if weights is None else weights)[rows.indices]
         parts = sparse.csr_matrix((values, np.arange(rows.nnz), rows.indptr), (len(images), rows.nnz))
@@ -116,11 +122,12 @@ class PairPool:
 
 @dataclass(frozen=True)
 class Doubts:
-    """A row a pair. probability: of a mismatch; odds: what pairs are ranked by, log-odds or, under a run, the loss;
-    verdicts: as in ``PairPool``; columns: the evidence.
+    """A row a pair. probability: of a mismatch; odds: what pairs are ranked by, log-odds or, under
+    a run, the loss; verdicts: as in ``PairPool``; columns: the evidence.
 
-    estimate: of the share of mismatches, None under a run; together: how often the captions of an image are wrong
-    together, 0 to 1; weights: of each column in the combination, in units of its spread."""
+    estimate: of the share of mismatches, None under a run; together: how often the captions of an
+    image are wrong together, 0 to 1; weights: of each column in the combination, in units of its
+    spread."""
 
     probability: Float[ndarray, " pairs"]
     odds: Float[ndarray, " pairs"]
@@ -133,8 +140,8 @@ class Doubts:
     def number(self) -> tuple[float, tuple[float, float] | None]:
         """How many open pairs are mismatched, and the 95 % interval, None without an estimate.
 
-        Pairs were decided because they looked doubtful, by more than their odds now say. So the others have fewer
-        mismatches than their odds say, and only the upper limit holds."""
+        Pairs were decided because they looked doubtful, by more than their odds now say. So the
+        others have fewer mismatches than their odds say, and only the upper limit holds."""
         is_open = self.verdicts == 0
         if self.estimate is None:
             return float(self.probability[is_open].sum()), None
@@ -145,7 +152,7 @@ class Doubts:
         return float(self.estimate.probability(odds).sum()), (0.0, self.estimate.number(odds)[1])
 
     def interval(self, pairs: Int[ndarray, " some"]) -> tuple[float, float] | None:
-        """The 95 % interval of the number of mismatches among the open ones of some pairs, None without an estimate."""
+        """The 95 % interval of mismatches among open pairs, None without an estimate."""
         if self.estimate is None:
             return None
         return self.estimate.number(self.odds[pairs[self.verdicts[pairs] == 0]])
@@ -157,7 +164,7 @@ def unit(vectors: Float[ndarray, "*rows d"]) -> Float[ndarray, "*rows d"]:
 
 
 def reduced(vectors: Float[ndarray, "rows d"], dimensions: int = DIMENSIONS) -> Float[ndarray, "rows e"]:
-    """The centred rows along their main directions, at length 1, float32. Beside both arrays one block is in memory."""
+    """Centred rows along their main directions, length 1, float32, block by block."""
     mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
     blocks = [slice(start, start + _BLOCK) for start in range(0, len(vectors), _BLOCK)]
     directions = None
@@ -176,11 +183,11 @@ def reduced(vectors: Float[ndarray, "rows d"], dimensions: int = DIMENSIONS) -> 
 def standardised(
     pool: PairPool, of_captions: Callable[[ndarray], ndarray], of_images: Callable[[ndarray], ndarray]
 ) -> Callable[..., ndarray]:
-    """Evidence of two columns: the inner product of a caption and an image, less its mean over all images and divided by
-    its standard deviation over all images, and the same over all captions.
+    """Evidence of two columns: the inner product of a caption and an image, less its mean over all
+    images and divided by its standard deviation over all images, and the same over all captions.
 
-    Means and covariances of the vectors give both exactly, without all inner products; they come from a sample.
-    ``vectors`` (n, d) takes the place of those of the images."""
+    Means and covariances of the vectors give both exactly, without all inner products; they come
+    from a sample. ``vectors`` (n, d) takes the place of those of the images."""
     captions = pool.draw(len(pool.owners), min(_SAMPLE, len(pool.owners)))
     images = pool.draw(len(pool.images), min(_SAMPLE, len(pool.images)))
     (text_mean, text_cov), (image_mean, image_cov) = (
@@ -213,12 +220,14 @@ def _spread(vectors: ndarray, covariance: ndarray) -> ndarray:
 def measure(pool: PairPool, members: Mapping[str, Any] | None = None) -> Doubts:
     """How probable a mismatch is for each pair.
 
-    members: doubts by name with their options, by default all that need no run and that the pool allows. In a second
-    round pairs count by their trust, 1 less their probability. Doubts about siblings join then, because the first round
-    shows how often the captions of an image are wrong together.
+    members: doubts by name with their options, by default all that need no run and that the pool
+    allows. In a second round pairs count by their trust, 1 less their probability. Doubts about
+    siblings join then, because the first round shows how often the captions of an image are wrong
+    together.
 
-    The trust that judges a fold is learnt without this fold. Otherwise a wrong pair would win the trust of pairs that
-    resemble it, these would vouch for it, and true mismatches would score better than simulated ones."""
+    The trust that judges a fold is learnt without this fold. Otherwise a wrong pair would win the
+    trust of pairs that resemble it, these would vouch for it, and true mismatches would score
+    better than simulated ones."""
     if members is None:
         members = {name: DOUBTS.options(name)() for name in DOUBTS.names() if not DOUBTS.traits(name).of_run}
     options = {name: value for name, value in members.items() if pool.joint or not DOUBTS.traits(name).joint}
@@ -233,7 +242,7 @@ def measure(pool: PairPool, members: Mapping[str, Any] | None = None) -> Doubts:
 def _trust(
     pool: PairPool, options: Mapping[str, Any], judges: list[Any], share: Estimate, fold: int
 ) -> Float[ndarray, " pairs"]:
-    """The trust in all pairs, for evidence about those of ``fold``, from which nothing of it is learnt."""
+    """The trust in all pairs for those of ``fold``, from which nothing is learnt."""
     captions = np.flatnonzero(pool.caption_folds != fold)
     without = replace(pool, trust=(pool.caption_folds != fold).astype(np.float32))
     columns = [
@@ -257,7 +266,8 @@ def _round(
     """The doubts, and the judges of the folds. trust: as of ``_compared``."""
     moved = np.sort(pool.draw(len(pool.owners), min(_LEARNT, len(pool.owners))))
     pairs, simulated = _compared(pool, options, moved, together, trust)
-    # How far siblings move along is a guess, and a wrong one would show in the tails; so the share does without them.
+    # How far siblings move along is a guess, and a wrong one would show in the tails; so the share
+    # does without them.
     used = [name for name in pairs if not DOUBTS.traits(name.rpartition("_")[0]).siblings]
     folds, odds = pool.caption_folds, []
     for names in (used, list(pairs)):
@@ -280,7 +290,8 @@ def _compared(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The columns of all pairs, and of the ``moved`` captions beside other images.
 
-    trust: in all pairs, for a fold; None: all pairs have the pool's trust, whichever fold is judged."""
+    trust: in all pairs, for a fold; None: all pairs have the pool's trust, whichever fold is
+    judged."""
     rng = np.random.default_rng([pool.seed, 1])
     other_images = pool.other_images(moved, rng)
     # The siblings of these captions move with them.
@@ -304,8 +315,9 @@ def _compared(
 
 
 def _judges(pairs: ndarray, simulated: ndarray, moved: ndarray, folds: ndarray) -> list[Any]:
-    """For each fold what tells simulated mismatches from pairs, a logistic regression that is learnt from the other folds.
-    moved: the pairs whose captions the simulated ones have; folds: of all pairs."""
+    """For each fold what tells simulated mismatches from pairs, a logistic regression that is
+    learnt from the other folds. moved: the pairs whose captions the simulated ones have; folds: of
+    all pairs."""
     models = []
     for fold in range(folds.max() + 1):
         rest = folds[moved] != fold
@@ -327,10 +339,12 @@ def _columns(pool: PairPool, evidence: Evidence, captions: ndarray, images: ndar
 
 
 def _together(probability: ndarray, owners: ndarray) -> float:
-    """How often all captions of an image are mismatched together, where the others are mismatched one by one.
+    """How often all captions of an image are mismatched together, where the others are mismatched
+    one by one.
 
-    From the products of the probabilities of two captions of an image: their mean lies between that of independent
-    mismatches and that of joint ones. An image that is hard to judge makes probabilities alike too (``_ALIKE``)."""
+    From the products of the probabilities of two captions of an image: their mean lies between that
+    of independent mismatches and that of joint ones. An image that is hard to judge makes
+    probabilities alike too (``_ALIKE``)."""
     images = int(owners.max()) + 1
     sums, squares = (np.bincount(owners, values, images) for values in (probability, probability**2))
     counts = np.bincount(owners, minlength=images)

@@ -13,12 +13,13 @@ _DIGITS = 6
 
 
 def figures(doubts: Doubts, image_count: int, mismatched: ndarray | None) -> dict:
-    """The part of metrics.json that follows from the doubts. mismatched: the truth, None where it is unknown.
+    """The part of metrics.json that follows from the doubts. mismatched: the truth, None where it
+    is unknown.
 
-    Pairs that are known to be mismatched are not counted. ``expected`` is the number of mismatches, with its 95 %
-    ``interval``, None where the doubts give none. ``ranked`` has the first pairs by doubt; auc, average_precision and
-    precision_at_mismatched, of as many pairs as are mismatched, follow from the same order. They are None where pairs of
-    one kind are missing."""
+    Pairs that are known to be mismatched are not counted. ``expected`` is the number of mismatches,
+    with its 95 % ``interval``, None where the doubts give none. ``ranked`` has the first pairs by
+    doubt; auc, average_precision and precision_at_mismatched, of as many pairs as are mismatched,
+    follow from the same order. They are None where pairs of one kind are missing."""
     places = np.flatnonzero(doubts.verdicts >= 0)
     odds, count = doubts.odds[places], len(places)
     order = np.argsort(-odds, kind="stable")
@@ -47,7 +48,7 @@ def _against_truth(odds: ndarray, order: ndarray, mismatched: ndarray) -> dict:
 
 
 def _first(doubts: Doubts, places: ndarray, first: ndarray, mismatched: ndarray | None) -> dict:
-    """``estimated`` and ``precision``: shares of mismatches among the ``first`` of ``places``; interval: their number."""
+    """Shares of mismatches among the ``first`` of ``places``; interval: their number."""
     pairs = places[first]
     return {
         "first": len(first),
@@ -76,7 +77,7 @@ _PARTNERS = {"all": "all pairs", "batch": "the pair's batch"}
 
 
 def show(metrics: dict, as_json: bool) -> None:
-    """Print the metrics. Figures against an unknown truth are left out; undefined figures are dashes."""
+    """Print the metrics, without figures against an unknown truth."""
     if as_json:
         return console.document(metrics)
     is_run = "run" in metrics

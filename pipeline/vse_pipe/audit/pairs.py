@@ -1,4 +1,4 @@
-"""The pairs that an audit without a run judges: vectors of images and captions, of a data set or of files."""
+"""The pairs of an audit without a run: vectors of a data set or of files."""
 
 from dataclasses import dataclass
 
@@ -23,9 +23,10 @@ from vse_pipe.ranking.vectors import NO_IMAGE, Vectors
 
 @dataclass(frozen=True)
 class JudgedPairs:
-    """images: each with a pair, by rising id; captions: with the image that each is shown with; texts: of the captions.
-    verdicts: 1 for a pair that is known to be matched, -1 for a dropped one, which is evidence and no more, else 0;
-    mismatched: None where it is unknown; joint: images and captions lie in one space."""
+    """images: each with a pair, by rising id; captions: with the image that each is shown with;
+    texts: of the captions. verdicts: 1 for a pair that is known to be matched, -1 for a dropped
+    one, which is evidence and no more, else 0; mismatched: None where it is unknown; joint: images
+    and captions lie in one space."""
 
     images: Side
     captions: Side
@@ -41,14 +42,14 @@ class JudgedPairs:
 
 
 def _require_images(subject: str, count: int) -> None:
-    """Raises InputError where too few images can be compared. subject: the plural that a message begins with."""
+    """Raises InputError for too few images. subject: a plural, begins the message."""
     if count < evidence.FEWEST_IMAGES:
         number = "one image" if count == 1 else f"{count} images"
         raise InputError(f"{subject} show {number}; an audit compares {evidence.FEWEST_IMAGES} or more")
 
 
 def of_vectors(vectors: Vectors) -> JudgedPairs:
-    """Raises InputError where the image of a caption is not told or is not there, and for too few images."""
+    """Raises InputError for a caption without its image, and for too few images."""
     images, captions, where = vectors.images, vectors.captions, vectors.where
     assert isinstance(images, Side)
     assert isinstance(captions, Side)
@@ -82,7 +83,7 @@ def of_dataset(
     caption_table: pa.Table,
     split: str,
 ) -> JudgedPairs:
-    """The pairs of a split whose image is readable. Raises InputError where they show too few images."""
+    """The pairs of readable images of a split. Raises InputError for too few."""
     rows, truth, verdicts = _pair_rows(params, dataset, noise, caption_table)
     mask = pc.equal(rows["split"], split).to_numpy(zero_copy_only=False)
     mask &= array.readable(rows["image_id"].to_numpy())
@@ -101,8 +102,8 @@ def of_dataset(
 def _pair_rows(
     params: Params, dataset: str, noise: str | None, caption_table: pa.Table
 ) -> tuple[pa.Table, ndarray | None, ndarray]:
-    """caption_id, image_id and split of the pairs; which are mismatched, None where that is unknown; and ``verdicts`` of
-    ``JudgedPairs``."""
+    """caption_id, image_id and split of the pairs; which are mismatched, None where that is
+    unknown; and ``verdicts`` of ``JudgedPairs``."""
     columns = ["caption_id", "image_id", "split"]
     if noise is None:
         return caption_table.select(columns), None, np.zeros(caption_table.num_rows, np.int8)
@@ -133,7 +134,7 @@ def _vectors(dataset: str, name: str | None, rows: pa.Table) -> Float[ndarray, "
 def word_vectors(
     sentences: list[str], seed: int, dimensions: int = evidence.DIMENSIONS
 ) -> Float[ndarray, "captions e"]:
-    """Captions as tf-idf of their words along the main directions, whose spreads are evened out by a square root."""
+    """Captions as tf-idf along the main directions, spreads evened by a square root."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 

@@ -1,11 +1,12 @@
-"""How many pairs are mismatched, and how probably each one is, from two samples of odds: of the pairs as they are, and of
-simulated mismatches.
+"""How many pairs are mismatched, and how probably each one is, from two samples of odds: of the
+pairs as they are, and of simulated mismatches.
 
-The pairs are a mixture: a share of mismatches, whose odds are distributed as the simulated ones, and matched pairs. Put
-on the scale where simulated odds are standard normal, matched odds are taken as normal too, ``gap`` lower and with nearly
-the same spread. This binormal model (Metz, Herman and Shen, Statistics in Medicine 1998) says how many matched pairs lie
-among the high odds; a ratio of tails alone (Garg et al., NeurIPS 2021) counts them as mismatches, which is far too many
-where the evidence is weak. What the pairs leave open stays open in the interval."""
+The pairs are a mixture: a share of mismatches, whose odds are distributed as the simulated ones,
+and matched pairs. Put on the scale where simulated odds are standard normal, matched odds are taken
+as normal too, ``gap`` lower and with nearly the same spread. This binormal model (Metz, Herman and
+Shen, Statistics in Medicine 1998) says how many matched pairs lie among the high odds; a ratio of
+tails alone (Garg et al., NeurIPS 2021) counts them as mismatches, which is far too many where the
+evidence is weak. What the pairs leave open stays open in the interval."""
 
 from dataclasses import dataclass
 
@@ -17,14 +18,16 @@ from scipy.stats import norm
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
-# Odds are counted between these quantiles of the simulated ones. Most matched pairs are in the first bin, so how far
-# below the others they lie does not matter.
+# Odds are counted between these quantiles of the simulated ones. Most matched pairs are in the
+# first bin, so how far below the others they lie does not matter.
 _QUANTILES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-# Before the pairs are seen, the density of a share falls as (1 - share)^_FALL, because most pairs of a data set are
-# right, and the logarithm of the ratio of spreads is normal with the deviation _SPREAD.
+# Before the pairs are seen, the density of a share falls as (1 - share)^_FALL, because most pairs
+# of a data set are right, and the logarithm of the ratio of spreads is normal with the deviation
+# _SPREAD.
 _FALL, _SPREAD = 2, 0.1
-# Perhaps some matched pairs score like mismatches, because a caption is odd, up to a share of _ODD of all pairs. The odds
-# do not tell these apart; of Flickr8k as it is about 1 % of the pairs score so.
+# Perhaps some matched pairs score like mismatches, because a caption is odd, up to a share of _ODD
+# of all pairs. The odds do not tell these apart; of Flickr8k as it is about 1 % of the pairs score
+# so.
 _ODD = 0.015
 _FEWEST = 1000
 # Values of share, gap and spread on the grid, which is laid _ZOOMS times around what is left of it.
@@ -37,8 +40,9 @@ _SCORES = np.linspace(-5, 5, 501)
 
 @dataclass(frozen=True)
 class Estimate:
-    """share: of mismatches among all pairs, with its 95 % interval; curves: draws of the probability of a mismatch at
-    each of ``_SCORES``, rising; simulated: the odds of simulated mismatches, sorted."""
+    """share: of mismatches among all pairs, with its 95 % interval; curves: draws of the
+    probability of a mismatch at each of ``_SCORES``, rising; simulated: the odds of simulated
+    mismatches, sorted."""
 
     share: float
     interval: tuple[float, float]
@@ -49,8 +53,8 @@ class Estimate:
         return self.curves.mean(axis=0)[self._places(odds)]
 
     def number(self, odds: Float[ndarray, " pairs"]) -> tuple[float, float]:
-        """The 95 % interval of the number of mismatches among some pairs with these odds. Its mean is the sum of their
-        probabilities."""
+        """The 95 % interval of the number of mismatches among some pairs with these odds. Its mean
+        is the sum of their probabilities."""
         counts = np.bincount(self._places(odds), minlength=len(_SCORES)).astype(float)
         deviations = np.sqrt((self.curves * (1 - self.curves)) @ counts)
         numbers = self.curves @ counts + deviations * np.random.default_rng(0).standard_normal(_DRAWS)
@@ -66,8 +70,8 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Odds:
-    """pairs, simulated: log-odds; owners, simulated_owners: the image of each; verdicts: 1 for a pair that is
-    known to be matched, -1 for a mismatched one, else 0."""
+    """pairs, simulated: log-odds; owners, simulated_owners: the image of each; verdicts: 1 for a
+    pair that is known to be matched, -1 for a mismatched one, else 0."""
 
     pairs: Float[ndarray, " pairs"]
     simulated: Float[ndarray, " simulated"]
@@ -82,18 +86,20 @@ class Odds:
 
 
 def telling(vectors: Float[ndarray, "pairs d"], odds: Float[ndarray, " pairs"], folds: ndarray) -> ndarray:
-    """bool: the fifth of the pairs, and _FEWEST at least, whose vectors make low odds most probable, by a ridge regression
-    on the pairs of other folds.
+    """bool: the fifth of the pairs, and _FEWEST at least, whose vectors make low odds most
+    probable, by a ridge regression on the pairs of other folds.
 
-    Where a caption says little, or the vectors do not show what it says, a matched pair scores like a mismatched one."""
+    Where a caption says little, or the vectors do not show what it says, a matched pair scores like
+    a mismatched one."""
     expected = cross_val_predict(Ridge(len(odds) / 50), vectors, odds, cv=PredefinedSplit(folds))
-    # A fold with more mismatches than the others is expected to have fewer, so folds are not compared with each other.
+    # A fold with more mismatches than the others is expected to have fewer, so folds are not
+    # compared with each other.
     rank = pd.Series(expected).groupby(folds).rank(method="first", pct=True)
     return (rank <= max(0.2, _FEWEST / len(odds))).to_numpy()
 
 
 def estimate(of_share: Odds, of_pairs: Odds) -> Estimate:
-    """The share by the odds ``of_share``, and the probabilities that this share gives the odds ``of_pairs``."""
+    """The share by the odds ``of_share``, and the probabilities of ``of_pairs``."""
     shares, _, _, weights = _posterior(of_share)
     marginal = weights.sum(axis=(1, 2))
     _, gaps, spreads, weights = _posterior(of_pairs, shares)
@@ -105,7 +111,8 @@ def estimate(of_share: Odds, of_pairs: Odds) -> Estimate:
     odd = np.random.default_rng(0).permutation(np.linspace(-_ODD, _ODD, _DRAWS)).clip(0)[:, None]
     share = (alike - odd).clip(0)
     curves = _mixed(alike, norm.pdf(_SCORES), norm.pdf(_SCORES, -gap, spread))
-    # How matched odds are spread in the first bin is not known; unequal spreads turn a curve at its end.
+    # How matched odds are spread in the first bin is not known; unequal spreads turn a curve at its
+    # end.
     first = norm.ppf((of_pairs.simulated <= np.quantile(of_pairs.simulated, _QUANTILES[0])).mean())
     curves[:, first > _SCORES] = _mixed(alike, norm.cdf(first), norm.cdf((first + gap) / spread))
     curves = np.maximum.accumulate(curves, axis=1) * share / alike.clip(_TINY)
@@ -119,8 +126,8 @@ def _mixed(share: ndarray, mismatched: ndarray, matched: ndarray) -> ndarray:
 
 
 def _posterior(odds: Odds, shares: ndarray | None = None) -> tuple[ndarray, ndarray, ndarray, ndarray]:
-    """Values of share, gap and spread, and the weight of each combination. shares: of which none is more probable than
-    another before the pairs are seen; None: those that the pairs leave."""
+    """Values of share, gap and spread, and the weight of each combination. shares: of which none is
+    more probable than another before the pairs are seen; None: those that the pairs leave."""
     unknown, matched, mismatched, simulated, size = _counted(odds)
     edges = norm.ppf(simulated.cumsum()[:-1].clip(1e-6, 1 - 1e-6))
     lows, highs = np.array([0, 0, -3 * _SPREAD]), np.array([1, 6, 3 * _SPREAD])
@@ -145,9 +152,10 @@ def _posterior(odds: Odds, shares: ndarray | None = None) -> tuple[ndarray, ndar
 
 
 def _counted(odds: Odds) -> tuple[ndarray, ndarray, ndarray, ndarray, float]:
-    """Shares of the bins: of pairs whose truth is unknown, that are known to be matched and to be mismatched, all three
-    among all pairs, and of simulated mismatches. Then the number of pairs that would vary as much if none had an image in common and simulated mismatches
-    had no chance of their own."""
+    """Shares of the bins: of pairs whose truth is unknown, that are known to be matched and to be
+    mismatched, all three among all pairs, and of simulated mismatches. Then the number of pairs
+    that would vary as much if none had an image in common and simulated mismatches had no chance of
+    their own."""
     edges = np.unique(np.quantile(odds.simulated, _QUANTILES))
     bins, images = len(edges) + 1, int(odds.owners.max()) + 1
 

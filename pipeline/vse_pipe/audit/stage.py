@@ -32,8 +32,8 @@ FILES = artefact.FILES
 def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> dict:
     """Write data/audit/<run>/ and return what its metrics.json holds.
 
-    limit: pairs of the gallery. Raises InputError for a run that is not trained or has pairs of one image only,
-    IntegrityError if its inputs differ from those of the training."""
+    limit: pairs of the gallery. Raises InputError for a run that is not trained or has pairs of one
+    image only, IntegrityError if its inputs differ from those of the training."""
     started = time.monotonic()
     node, out, trained = params.runs[run], paths.audited(run), paths.trained(run)
     with claim(out):
@@ -74,8 +74,8 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
 
 
 def _gallery(content: pa.Table, limit: int) -> list[int]:
-    """caption_ids of the ``limit`` most suspect pairs. At most one pair of each image, or the five captions of one wrong
-    picture would fill the page."""
+    """caption_ids of the ``limit`` most suspect pairs. At most one pair of each image, or the five
+    captions of one wrong picture would fill the page."""
     table = content.select(["caption_id", "image_id"]).to_pandas()
     order = losses.most_suspect(content["probability"].to_numpy(), content["loss"].to_numpy())
     return table.iloc[order].drop_duplicates("image_id")["caption_id"].head(limit).tolist()
@@ -102,8 +102,9 @@ def _inputs(node: Run, run: str, network: TrainedNetwork) -> tuple[Pairs, pa.Tab
 
 @torch.inference_mode()
 def _measured(network: TrainedNetwork, table: Pairs, work: list[np.ndarray]) -> pd.DataFrame:
-    """Losses and partners. Models that compare vectors encode everything once and are searched completely. Models that
-    compare fragments have partners from the same batch, because all images against all captions would take days."""
+    """Losses and partners. Models that compare vectors encode everything once and are searched
+    completely. Models that compare fragments have partners from the same batch, because all images
+    against all captions would take days."""
     model, device = network.model, network.device
     if model.fragments:
 

@@ -10,7 +10,8 @@ from vse_pipe.audit.doubts import linear
 from vse_pipe.audit.doubts.options import LinearOptions
 from vse_pipe.audit.pairs import JudgedPairs
 
-# Pairs of findings: those that are probably wrong, within these numbers, unless ``limit`` says otherwise.
+# Pairs of findings: those that are probably wrong, within these numbers, unless ``limit`` says
+# otherwise.
 PROBABLE, FEWEST, MOST = 0.5, 100, 50_000
 # Images that all of these are compared with at once: 100 MiB of scores.
 _TILE = 512
@@ -19,10 +20,12 @@ _TILE = 512
 def findings(
     pool: evidence.PairPool, doubts: evidence.Doubts, judged: JudgedPairs, image_table: pa.Table, limit: int | None
 ) -> pd.DataFrame:
-    """The rows of kind ``pair``, the most doubtful first. limit: their number; None: the pairs that are probably wrong.
+    """The rows of kind ``pair``, the most doubtful first. limit: their number; None: the pairs that
+    are probably wrong.
 
-    Nobody has decided on them. The proposal is ``picture`` where an image suits the caption better than its own, that
-    caption suits the image best of all these, and better than most pairs suit each other; else ``drop``."""
+    Nobody has decided on them. The proposal is ``picture`` where an image suits the caption better
+    than its own, that caption suits the image best of all these, and better than most pairs suit
+    each other; else ``drop``."""
     order = np.argsort(-doubts.odds, kind="stable")
     order = order[doubts.verdicts[order] == 0]
     if limit is None:

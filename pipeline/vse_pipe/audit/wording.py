@@ -1,4 +1,5 @@
-"""Captions that say nothing, in another language or of many pictures, and captions that one picture has twice.
+"""Captions that say nothing, in another language or of many pictures, and captions that one picture
+has twice.
 
 A word is looked up once, however many captions have it."""
 
@@ -46,13 +47,13 @@ Reason = tuple[np.ndarray, str | np.ndarray]
 
 
 def style(doubt: np.ndarray) -> float:
-    """1, falling to 0.5 where a fifth of the data set has the defect: that is its style. doubt: of all rows."""
+    """1, falling to 0.5 where a fifth of the data set has it: a style. doubt: of all rows."""
     return float(np.interp((doubt >= 0.3).mean() if len(doubt) else 0.0, [0.02, 0.2], [1, 0.5]))
 
 
 @dataclass(frozen=True)
 class PlainWords:
-    """Captions in plain form: one text each; their vocabulary; bags: counts of its words, (captions, words)."""
+    """Captions in plain form, their vocabulary, and counts (captions, words)."""
 
     plain: pa.Array
     vocabulary: pa.Array
@@ -79,8 +80,8 @@ class PlainWords:
 
 
 def findings(captions: pa.Table, copies: Mapping[int, int]) -> pd.DataFrame:
-    """Rows of the kinds ``caption`` and ``duplicate_caption``. copies: the image_id that stays of each copy, so that a
-    caption of two copies is no caption of two pictures."""
+    """Rows of the kinds ``caption`` and ``duplicate_caption``. copies: the image_id that stays of
+    each copy, so that a caption of two copies is no caption of two pictures."""
     if not captions.num_rows:
         return pd.DataFrame({"kind": [], "id": [], "doubt": [], "why": [], "proposal": []})
     texts, ids = captions["text"].combine_chunks(), captions["caption_id"].to_numpy()
@@ -95,7 +96,7 @@ def findings(captions: pa.Table, copies: Mapping[int, int]) -> pd.DataFrame:
 
 
 def _empty(words: PlainWords, texts: pa.Array) -> list[Reason]:
-    """Captions without content: doubt 1 without a word, else 0.95, less where the data set has many such captions."""
+    """Captions without content: doubt 1 without a word, else 0.95, less if common."""
 
     def matches(column: pa.Array, pattern: str) -> np.ndarray:
         return pc.match_substring_regex(column, pattern).to_numpy(zero_copy_only=False).astype(float)
@@ -109,7 +110,7 @@ def _empty(words: PlainWords, texts: pa.Array) -> list[Reason]:
 
 
 def _letters(words: PlainWords) -> Reason:
-    """Captions in other letters than most: up to 0.95, where most of their letters are of another writing system."""
+    """Captions in other letters than most: up to 0.95, by their share of letters."""
     counts = np.stack([pc.count_substring_regex(words.plain, pattern).to_numpy() for pattern in _SCRIPTS.values()])
     share = 1 - counts[counts.sum(axis=1).argmax()] / counts.sum(axis=0).clip(1)
     doubt = 0.95 * np.clip((share - 0.3) / 0.4, 0, 1) * (counts.sum(axis=0) > 0)
@@ -118,8 +119,9 @@ def _letters(words: PlainWords) -> Reason:
 
 
 def _language(words: PlainWords) -> Reason:
-    """Captions with three words or more that the main language lacks and another one has, by three tenths of their
-    words at least; doubt by that difference, up to 0.95. Names and misspellings are in no dictionary and count for none."""
+    """Captions with three words or more that the main language lacks and another one has, by three
+    tenths of their words at least; doubt by that difference, up to 0.95. Names and misspellings are
+    in no dictionary and count for none."""
     from simplemma import is_known
 
     vocabulary, counts = words.vocabulary.to_pylist(), words.bags.sum(axis=1)
@@ -143,8 +145,8 @@ def _common(words: PlainWords, images: pd.Series) -> Reason:
 
 
 def _repeated(words: PlainWords, images: np.ndarray, ids: np.ndarray) -> pd.DataFrame:
-    """``duplicate_caption``: doubt 1 for the same words, 0.85 in another order, 0.3 to 0.7 where four fifths or more of
-    all their words are in both captions of an image."""
+    """``duplicate_caption``: doubt 1 for the same words, 0.85 in another order, 0.3 to 0.7 where
+    four fifths or more of all their words are in both captions of an image."""
     order, codes, sizes = np.lexsort((ids, images)), words.codes(), words.bags.sum(axis=1)
     parts = [pairs_of(np.zeros(0), np.zeros(0), np.zeros(0), "")]
     longest = min(int(np.unique(images, return_counts=True)[1].max()) - 1, _NEIGHBOURS)

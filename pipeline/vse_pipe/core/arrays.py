@@ -1,4 +1,4 @@
-"""``.npy`` and ``.npz`` files, our own and those of users: nothing is unpickled, and every size is checked."""
+"""``.npy`` and ``.npz`` files: nothing is unpickled, and every size is checked."""
 
 import warnings
 import zipfile
@@ -13,8 +13,8 @@ from vse_pipe.core.errors import PipelineError, damaged
 
 
 def open_npy(path: Path, kind: type[PipelineError]) -> np.ndarray:
-    """The memory map of a file of any type and shape, except objects. Raises ``kind`` for another kind of file,
-    pickled objects or a length other than in its header."""
+    """The memory map of a file of any type and shape, except objects. Raises ``kind`` for another
+    kind of file, pickled objects or a length other than in its header."""
     with damaged(path, "not a whole .npy file", kind), warnings.catch_warnings():
         # Files written by Python 2 have "29000L" in the header, which numpy reads with a warning.
         warnings.simplefilter("ignore", UserWarning)
@@ -29,8 +29,8 @@ def open_npy(path: Path, kind: type[PipelineError]) -> np.ndarray:
 def read_npz(
     path: Path, kind: type[PipelineError], names: Sequence[str], optional: Sequence[str] = ()
 ) -> dict[str, np.ndarray]:
-    """The arrays ``names`` of a ``.npz`` file, and those of ``optional`` that exist. Raises ``kind`` for another kind
-    of file and pickled objects, InputError for too much memory."""
+    """The arrays ``names`` of a ``.npz`` file, and those of ``optional`` that exist. Raises
+    ``kind`` for another kind of file and pickled objects, InputError for too much memory."""
     with damaged(path, f"no .npz file with plain arrays {' and '.join(names)}", kind), zipfile.ZipFile(path) as archive:
         members = {name: f"{name}.npy" for name in [*names, *optional]}
         present = {name: member for name, member in members.items() if name in names or member in archive.namelist()}

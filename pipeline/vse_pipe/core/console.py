@@ -1,4 +1,4 @@
-"""Output of commands: results on stdout, log lines on stderr, and progress as a bar at a terminal or as plain lines."""
+"""Output of commands: results on stdout, log lines on stderr, and progress."""
 
 import contextlib
 import json
@@ -54,13 +54,14 @@ def silence() -> None:
 
 
 def tolerate_any_terminal() -> None:
-    """Print characters outside of the terminal's encoding as escapes; a caption must not end a command."""
+    """Print characters outside of the terminal's encoding as escapes."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
-# Persian, Hindi and emoji have joiners, and flags of countries are named by tags. No other control character prints.
+# Persian, Hindi and emoji have joiners, and flags of countries are named by tags. No other control
+# character prints.
 JOINERS = "[\u200c\u200d\U000e0020-\U000e007f]"
 
 
@@ -120,8 +121,8 @@ _WIDEST = 10**6
 
 
 def show(table: "Table") -> None:
-    """Print a table of texts on stdout. Names and sentences fold between words at a narrow terminal; figures never do,
-    so lines may be longer than the terminal is wide."""
+    """Print a table of texts on stdout. Names and sentences fold between words at a narrow
+    terminal; figures never do, so lines may be longer than the terminal is wide."""
     from rich.cells import cell_len
     from rich.measure import measure_renderables
 
@@ -150,8 +151,8 @@ def watched() -> bool:
 
 
 def track(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
-    """The items, with a bar at a terminal, else with a plain line every 15 seconds and one at the end of long work;
-    silent under --quiet."""
+    """The items, with a bar at a terminal, else with a plain line every 15 seconds and one at the
+    end of long work; silent under --quiet."""
     if _level == QUIET:
         yield from items
     elif watched():

@@ -25,8 +25,9 @@ KNOWN = "auto, cpu, cuda or cuda:N"
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device ``auto`` (an NVIDIA GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. From then on the GPU computes
-    the same bytes from the same input (``same_kernels``). Raises UsageError for any other name and a missing GPU."""
+    """The device ``auto`` (an NVIDIA GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. From
+    then on the GPU computes the same bytes from the same input (``same_kernels``). Raises
+    UsageError for any other name and a missing GPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cpu":
@@ -43,10 +44,12 @@ def resolve_device(name: str) -> torch.device:
 
 
 def same_kernels() -> None:
-    """For the rest of the process: on CUDA equal inputs have equal bytes, and float32 is not rounded to TF32.
+    """For the rest of the process: on CUDA equal inputs have equal bytes, and float32 is not
+    rounded to TF32.
 
-    cuDNN's convolutions and GRUs take TF32 by default, which keeps 10 bits of a factor. An operation without a
-    deterministic kernel warns. Call it before the first product, because cuBLAS reads the variable when it starts.
+    cuDNN's convolutions and GRUs take TF32 by default, which keeps 10 bits of a factor. An
+    operation without a deterministic kernel warns. Call it before the first product, because cuBLAS
+    reads the variable when it starts.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = False, True
@@ -56,8 +59,8 @@ def same_kernels() -> None:
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device, without a wait for a GPU. The driver keeps up to 64 KiB on their way; what is larger
-    starts from pinned memory."""
+    """The tensor on the device, without a wait for a GPU. The driver keeps up to 64 KiB on their
+    way; what is larger starts from pinned memory."""
     if device.type == "cuda" and tensor.is_cpu and tensor.nbytes > _ON_ITS_WAY:
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
@@ -90,8 +93,8 @@ def resolve_precision(name: str, device: torch.device) -> str:
 
 @contextlib.contextmanager
 def inference(device: torch.device, precision: str) -> Iterator[None]:
-    """No gradients, and autocast for bfloat16. Enter it once for an extraction: autocast keeps its bfloat16 copies of the
-    weights until the end."""
+    """No gradients, and autocast for bfloat16. Enter it once for an extraction: autocast keeps its
+    bfloat16 copies of the weights until the end."""
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
         yield
 
@@ -103,8 +106,8 @@ _NEVER = 2**31 - 1
 def keep_freed() -> None:
     """From now on freed memory stays with this process.
 
-    glibc returns every large block at once, and the system clears the pages of the next one: half of the time of a
-    light network. Other C libraries have no such call.
+    glibc returns every large block at once, and the system clears the pages of the next one: half
+    of the time of a light network. Other C libraries have no such call.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -121,7 +124,7 @@ _SHOWN = 200
 
 
 def seeded(make: Callable[[], Network], seed: int, *names: str) -> Network:
-    """Build a module whose initial values follow from ``seed`` and ``names``; torch's global generator stays as it was."""
+    """Build a module drawn by ``seed`` and ``names``; the global generator stays."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(seed, "weights", *names))
         return make()
@@ -130,9 +133,9 @@ def seeded(make: Callable[[], Network], seed: int, *names: str) -> Network:
 def read_weights(path: Path) -> Tensors:
     """Tensors by name from .safetensors, or from .pth and .pt by torch's weights-only reader.
 
-    Unwraps ``{"state_dict": ...}`` and takes off what DataParallel, torch.compile and FSDP add to names. Raises InputError
-    for a pickle with more than tensors (nothing in it is run) and for a file that is no state dict, IntegrityError for a
-    damaged file.
+    Unwraps ``{"state_dict": ...}`` and takes off what DataParallel, torch.compile and FSDP add to
+    names. Raises InputError for a pickle with more than tensors (nothing in it is run) and for a
+    file that is no state dict, IntegrityError for a damaged file.
     """
     if path.suffix == ".safetensors":
         with damaged(path, "damaged safetensors file"):
@@ -151,8 +154,8 @@ def read_weights(path: Path) -> Tensors:
 
 
 def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
-    """Copy ``state`` into ``model``; all keys must agree, except for counters of batch normalisation, which files of
-    old versions lack. Raises InputError with the keys that differ."""
+    """Copy ``state`` into ``model``; all keys must agree, except for counters of batch
+    normalisation, which files of old versions lack. Raises InputError with the keys that differ."""
     try:
         model.load_state_dict(state)
     except RuntimeError as error:

@@ -13,7 +13,7 @@ from vse_pipe.core.places import command_of
 
 
 class PipelineError(Exception):
-    """The run failed; each argument is a line that says what, where and what to do. exit_status: of the command."""
+    """The run failed; each argument is a line. exit_status: of the command."""
 
     exit_status = 1
 
@@ -50,7 +50,7 @@ class InputError(PipelineError):
 
 
 class UnreadableImage(InputError):
-    """One image cannot be read. ``reason``: why, without its name: "does not exist", "is empty (0 bytes)"."""
+    """An image cannot be read. ``reason``: why: "does not exist", "is empty (0 bytes)"."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name} {reason}" if name else reason)
@@ -79,15 +79,16 @@ class LockedError(PipelineError):
 
 
 class Regression(PipelineError):
-    """A figure is lower than allowed, and significantly so; the message names each one. Exit status 1."""
+    """A figure is significantly lower than allowed; each is named. Exit status 1."""
 
 
 _NO_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc")
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out in Python, numpy or Arrow (MemoryError), on CUDA (torch.OutOfMemoryError), or in torch on
-    the CPU, whose allocator raises a plain RuntimeError."""
+    """Whether memory ran out in Python, numpy or Arrow (MemoryError), on CUDA
+    (torch.OutOfMemoryError), or in torch on the CPU, whose allocator raises a plain
+    RuntimeError."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch is not imported here
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _NO_MEMORY)
@@ -95,8 +96,9 @@ def out_of_memory(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def damaged(path: Path, description: str, kind: type[PipelineError] = IntegrityError) -> Iterator[None]:
-    """Turns an exception of a library into one of ``kind`` that names the file, with the command that makes it anew;
-    damaged bytes make a library raise nearly any exception. description: "a damaged .npy file".
+    """Turns an exception of a library into one of ``kind`` that names the file, with the command
+    that makes it anew; damaged bytes make a library raise nearly any exception. description: "a
+    damaged .npy file".
 
     Errors of the system, such as a missing file or no memory, pass unchanged.
     """
@@ -123,8 +125,8 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
 
 def missing(problem: str, name: str, names: Iterable[str], advice: str | None = None) -> str:
-    """``<problem>; did you mean 'max'? known: hal, max, sum``, with ``names`` in their order. advice: replaces the
-    list."""
+    """``<problem>; did you mean 'max'? known: hal, max, sum``, with ``names`` in their order.
+    advice: replaces the list."""
     listed = list(names)
     close = difflib.get_close_matches(name, listed, n=1)
     guess = f" did you mean '{close[0]}'?" if close else ""

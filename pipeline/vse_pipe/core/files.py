@@ -1,7 +1,7 @@
 """Files and folders that appear whole or not at all, names that stay below a root, and JSON.
 
-``s3://bucket/shards`` is a path whose first part is ``s3:``, so that code can join names to any folder. ``core.remote``
-reads it.
+``s3://bucket/shards`` is a path whose first part is ``s3:``, so that code can join names to any
+folder. ``core.remote`` reads it.
 """
 
 import contextlib
@@ -41,13 +41,13 @@ def url(path: Path) -> str:
 
 
 def place(source: str) -> Path:
-    """The path of a source in params.yaml; ``file:///folder`` is that folder. Raises as ``refuse_secrets``."""
+    """The path of a source, ``file:///`` too. Raises as ``refuse_secrets``."""
     refuse_secrets(source)
     return Path(re.sub("^file://(?=/)", "", source))
 
 
 def refuse_secrets(source: str) -> None:
-    """Raises UsageError for a URL with a user, a password or a query: images.parquet and messages would hold it."""
+    """Raises UsageError for a URL with a user, a password or a query in it."""
     if re.match(rf"{_PROTOCOL.pattern}/", source, re.IGNORECASE) and re.search(r"[@?#]", source):
         raise UsageError(
             "source: a URL of object storage names a bucket and a folder, with no user, password or query in it; credentials "
@@ -56,8 +56,8 @@ def refuse_secrets(source: str) -> None:
 
 
 def inside(root: Path, name: str, where: str) -> Path:
-    """``root / name``, refused where the name leaves ``root``: absolute, or with ``..``. Links below ``root`` are the
-    user's own and may lead anywhere.
+    """``root / name``, refused where the name leaves ``root``: absolute, or with ``..``. Links
+    below ``root`` are the user's own and may lead anywhere.
 
     where: the file and row that named it, for the message. Raises InputError.
     """
@@ -69,8 +69,9 @@ def inside(root: Path, name: str, where: str) -> Path:
 
 
 def walk(root: Path, left_out: Callable[[str, str], object] = lambda path, reason: None) -> Iterator[tuple[str, str]]:
-    """(name below ``root``, path) of every file in it and its folders, without hidden ones. Links to folders are
-    followed last, each folder once. Paths are strings, because there may be a million.
+    """(name below ``root``, path) of every file in it and its folders, without hidden ones. Links
+    to folders are followed last, each folder once. Paths are strings, because there may be a
+    million.
 
     left_out: called with the path of a folder that is not read, and the reason.
     """
@@ -101,7 +102,7 @@ def sha256(path: Path) -> str:
 
 
 def may_replace(path: Path, mark: bytes) -> bool:
-    """Whether ``path`` is free, or a file with ``mark`` in its first 1000 bytes, which an earlier call wrote."""
+    """Whether ``path`` is free, or a file with ``mark`` in its first 1000 bytes."""
     if not path.is_file():
         return not path.exists()
     with path.open("rb") as file:
@@ -119,8 +120,8 @@ def write_array(path: Path, array: "np.ndarray") -> None:
     import numpy as np
 
     with whole_file(path) as temporary, temporary.open("wb") as file:
-        # To a file of the system numpy writes by itself, and a few kilobytes that a full disk does not take go
-        # unnoticed.
+        # To a file of the system numpy writes by itself, and a few kilobytes that a full disk does
+        # not take go unnoticed.
         np.lib.format.write_array(SimpleNamespace(write=file.write), array, allow_pickle=False)
 
 
@@ -144,10 +145,11 @@ def write_json(path: Path, content: object) -> None:
 
 
 def save_tensors(path: Path, tensors: dict, metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file of torch tensors or of numpy arrays, contiguous, whole or not at all.
+    """Write a safetensors file of torch tensors or of numpy arrays, contiguous, whole or not at
+    all.
 
-    metadata: one key; the order of several keys would change from file to file. Raises PipelineError, also for a full
-    disk: safetensors has one error for all reasons.
+    metadata: one key; the order of several keys would change from file to file. Raises
+    PipelineError, also for a full disk: safetensors has one error for all reasons.
     """
     import numpy as np
     from safetensors import SafetensorError, numpy, torch
@@ -161,7 +163,7 @@ def save_tensors(path: Path, tensors: dict, metadata: dict[str, str] | None = No
 
 
 def read_json(path: Path, kind: type = dict) -> Any:
-    """The document, of type ``kind``. Raises InputError when the file is missing or holds anything else."""
+    """The document, of type ``kind``. Raises InputError for anything else."""
     try:
         document = json.loads(require(path).read_text(encoding="utf-8"))
     # ValueError: no JSON, no UTF-8, or an integer of thousands of digits.
@@ -196,8 +198,9 @@ def _sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a path of the same name in a folder beside ``path``; on success it is synced and renamed, on failure
-    removed. After a kill the folder stays; ``tidy`` removes it from the folder of an output."""
+    """Yield a path of the same name in a folder beside ``path``; on success it is synced and
+    renamed, on failure removed. After a kill the folder stays; ``tidy`` removes it from the folder
+    of an output."""
     path.parent.mkdir(parents=True, exist_ok=True)
     prefix, suffix = _TEMPORARY.split("*")
     # A folder, since safetensors puts a file of its own beside the one it writes.
@@ -210,8 +213,8 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def tidy(out: Path) -> None:
-    """Removes what a killed writer left of the folder ``out``, and brings back the folder that it was replacing. The
-    caller must be the only writer.
+    """Removes what a killed writer left of the folder ``out``, and brings back the folder that it
+    was replacing. The caller must be the only writer.
 
     Raises PipelineError where a file has the folder's name.
     """
@@ -223,7 +226,7 @@ def tidy(out: Path) -> None:
 
 
 def bring_back(out: Path) -> None:
-    """Brings back the folder ``out`` if a writer was killed while it was replaced. Raises as ``tidy``."""
+    """Brings back ``out`` if a writer was killed while replacing it. Raises as ``tidy``."""
     if out.exists() and not out.is_dir():
         raise PipelineError(f"{out}: a file lies in the place of a folder; move it away and run the same command again")
     if not out.exists() and _replaced(out).exists():
@@ -231,9 +234,11 @@ def bring_back(out: Path) -> None:
 
 
 def require_ours(out: Path, ours: Sequence[str]) -> None:
-    """Raises PipelineError where the folder ``out``, which will be replaced, holds a file that no stage wrote.
+    """Raises PipelineError where the folder ``out``, which will be replaced, holds a file that no
+    stage wrote.
 
-    ours: patterns of the files that a stage writes, relative to ``out``; ``*`` stands for folders too.
+    ours: patterns of the files that a stage writes, relative to ``out``; ``*`` stands for folders
+    too.
     """
     patterns = (*ours, *_ANYWHERE)
     files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir())
@@ -255,7 +260,8 @@ def _replaced(out: Path) -> Path:
 
 @contextlib.contextmanager
 def whole_folder(out: Path, ours: Sequence[str] = ("*",)) -> Iterator[Path]:
-    """Yield an empty folder beside ``out`` that takes its place on success; on failure ``out`` stays as it was.
+    """Yield an empty folder beside ``out`` that takes its place on success; on failure ``out``
+    stays as it was.
 
     ours: as for ``require_ours``.
     """
@@ -272,7 +278,8 @@ def whole_folder(out: Path, ours: Sequence[str] = ("*",)) -> Iterator[Path]:
 
 
 def replace_folder(building: Path, out: Path, ours: Sequence[str]) -> None:
-    """Replaces the folder ``out`` by ``building``. After a kill in between, ``tidy`` brings ``out`` back.
+    """Replaces the folder ``out`` by ``building``. After a kill in between, ``tidy`` brings ``out``
+    back.
 
     ours: as for ``require_ours``, which checks again because building may have taken hours.
     """

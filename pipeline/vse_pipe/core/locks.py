@@ -1,8 +1,8 @@
 """One writer per output, and no orphans.
 
-``dvc`` killed with SIGKILL leaves its stage running, and the next ``dvc repro`` starts a second writer in the same
-folder; the lock stops the second one at once and the death signal stops the first. The system gives a lock back when
-its process ends, however it ends.
+``dvc`` killed with SIGKILL leaves its stage running, and the next ``dvc repro`` starts a second
+writer in the same folder; the lock stops the second one at once and the death signal stops the
+first. The system gives a lock back when its process ends, however it ends.
 """
 
 import contextlib
@@ -46,10 +46,11 @@ def claim(out: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def share(out: Path, number: int, count: int) -> Iterator[None]:
-    """Holds share ``number`` (1 to ``count``) of the work on ``out``. Other processes may hold other shares of the same
-    count.
+    """Holds share ``number`` (1 to ``count``) of the work on ``out``. Other processes may hold
+    other shares of the same count.
 
-    Raises LockedError with the process that holds the same share, shares of another count, or ``out`` itself.
+    Raises LockedError with the process that holds the same share, shares of another count, or
+    ``out`` itself.
     """
     path = out.with_name(f"{out.name}.share-{number}of{count}.lock")
     with _holding(path, out, f" (share {number}/{count})"):

@@ -9,7 +9,8 @@ from pathlib import Path
 from vse_pipe.core.errors import InputError
 
 _MIB = 2**20
-# Bytes in memory for one byte of text that is read whole, decoded and cut; short lines take more, long lines less.
+# Bytes in memory for one byte of text that is read whole, decoded and cut; short lines take more,
+# long lines less.
 _OF_TEXT = 8
 
 
@@ -28,8 +29,8 @@ _limits = [_Limit(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), "thi
 
 @contextlib.contextmanager
 def limit(mebibytes: int, parameter: str) -> Iterator[None]:
-    """Within, the content of files may take no more than ``mebibytes`` altogether. parameter: its address, for
-    messages."""
+    """Within, the content of files may take no more than ``mebibytes`` altogether. parameter: its
+    address, for messages."""
     _limits.append(_Limit(mebibytes * _MIB, parameter))
     try:
         yield
@@ -43,7 +44,7 @@ def available() -> int:
 
 
 def require(where: str, size: int) -> None:
-    """Raises InputError unless ``size`` more bytes may be read. where: the file and its part, for the message."""
+    """Raises InputError unless ``size`` more bytes fit. where: of what, for the message."""
     if size > available():
         needed, before, most = (-(-count // _MIB) for count in (size, reserved(), _limits[-1].most))
         earlier = f" beside the {before} MiB read before" if before else ""

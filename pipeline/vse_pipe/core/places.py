@@ -8,13 +8,13 @@ _ROOMS = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit",
 
 
 def run_of_folder(folder: Path) -> str:
-    """The run of a folder in data/<stage>/: the folder's name, or ``max/1`` for one of its seeds."""
+    """The run of a folder in data/<stage>/: its name, or ``max/1`` for a seed."""
     parts = folder.parts
     return "/".join(parts[-2:]) if parts[-4:-3] == (DATA.name,) and parts[-1].isdecimal() else folder.name
 
 
 def command_of(place: Path) -> str | None:
-    """The command that makes the output anew that ``place`` is or lies in; None outside of data/."""
+    """The command that makes the output that ``place`` is or lies in; None elsewhere."""
     parts = place.parts
     starts = [start for start, pair in enumerate(pairwise(parts)) if pair[0] == DATA.name and pair[1] in _ROOMS]
     if not starts or len(parts) < starts[-1] + 3:

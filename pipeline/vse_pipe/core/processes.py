@@ -57,8 +57,8 @@ class Share:
 
     @property
     def rows(self) -> slice:
-        """The rows of this process. Without rows it takes the first one, so that all processes run the same layers;
-        ``gather`` drops it."""
+        """The rows of this process. Without rows it takes the first one, so that all processes run
+        the same layers; ``gather`` drops it."""
         start, size = sum(self.sizes[: self.number]), self.sizes[self.number]
         return slice(start, start + size) if size else slice(0, 1)
 
@@ -67,8 +67,9 @@ class Share:
         return values if len(self.sizes) == 1 else values[self.rows]
 
     def gather(self, part: Tensor, partial: bool = False) -> Tensor:
-        """(rows, ...) of all processes from each process's part. partial: whether the gradient of the result will be
-        partial; the gradient of ``part`` is always partial for the layers before."""
+        """(rows, ...) of all processes from each process's part. partial: whether the gradient of
+        the result will be partial; the gradient of ``part`` is always partial for the layers
+        before."""
         if len(self.sizes) == 1 or not sum(self.sizes):
             return part
         return _Gather.apply(part[: self.sizes[self.number]], self, partial)
@@ -79,8 +80,8 @@ class Share:
 
 
 def dealt(order: Tensor) -> tuple[Tensor, Share]:
-    """Every process takes every n-th row of ``order``, so that rows sorted by size are shared equally. Returns the rows
-    in the order of ``Share.gather``, and the share."""
+    """Every process takes every n-th row of ``order``, so that rows sorted by size are shared
+    equally. Returns the rows in the order of ``Share.gather``, and the share."""
     hands = [order[place :: rank_count()] for place in range(rank_count())]
     return torch.cat(hands), Share(tuple(map(len, hands)), rank())
 
@@ -102,7 +103,7 @@ def total(tensor: Tensor) -> Tensor:
 
 
 def first_answer(answer: bool) -> bool:
-    """The answer of the first process; processes that each read a disk may have different answers."""
+    """The answer of the first process; each process may read a disk of its own."""
     return bool(total(torch.tensor(int(answer and is_first()))))
 
 

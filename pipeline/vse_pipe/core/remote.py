@@ -1,7 +1,7 @@
 """Files on object storage, read by ranges through fsspec, never copied whole.
 
-Credentials and the endpoint come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from a
-URL.
+Credentials and the endpoint come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``,
+...), never from a URL.
 """
 
 import contextlib
@@ -15,7 +15,8 @@ from vse_pipe.core.files import is_remote, url
 
 # Bytes that are read ahead: headers of tar files and pages of Parquet files lie close together.
 _BLOCK = 2**20
-# Options of a protocol; others keep their defaults. Timeouts in seconds; s3fs itself tries five times.
+# Options of a protocol; others keep their defaults. Timeouts in seconds; s3fs itself tries five
+# times.
 _OPTIONS: dict[str, dict[str, Any]] = {
     "s3": {"config_kwargs": {"connect_timeout": 10, "read_timeout": 30, "retries": {"total_max_attempts": 1}}}
 }
@@ -24,8 +25,8 @@ _SAYS_VERSION = ("ETag", "etag", "md5Hash", "checksum", "LastModified", "last_mo
 
 
 def open_remote(path: Path) -> BinaryIO:
-    """The file open for reading, a remote file by ranges. Raises MissingResource, PipelineError, and for a local file
-    the errors of ``Path.open``."""
+    """The file open for reading, a remote file by ranges. Raises MissingResource, PipelineError,
+    and for a local file the errors of ``Path.open``."""
     if not is_remote(path):
         return path.open("rb")
     with _named(path):
@@ -61,8 +62,8 @@ def glob(folder: Path, pattern: str) -> list[Path]:
 
 
 def marks(folder: Path, patterns: tuple[str, ...]) -> dict[str, str]:
-    """{name: size and version} of each remote file below ``folder`` that matches; its server gives a digest or a time
-    as version. ``folder`` may be a file, with an empty name."""
+    """{name: size and version} of each remote file below ``folder`` that matches; its server gives
+    a digest or a time as version. ``folder`` may be a file, with an empty name."""
     if is_file(folder):
         with _named(folder):
             return {"": _mark(_system(folder).info(url(folder)))}

@@ -40,11 +40,11 @@ _SEEDS = ("seed", "seeds")
 
 
 class Strict(BaseModel):
-    """Unknown keys, wrong types, NaN, infinity and integers above ``MOST`` are errors; values never change after
-    loading.
+    """Unknown keys, wrong types, NaN, infinity and integers above ``MOST`` are errors; values never
+    change after loading.
 
-    The docstring under a field explains its key. Pydantic does not read them, which would take a fifth of the loading
-    time."""
+    The docstring under a field explains its key. Pydantic does not read them, which would take a
+    fifth of the loading time."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -63,7 +63,7 @@ _IN_WORDS = "in_words"
 
 
 def invalid(problems: Iterable[Problem]) -> ValidationError:
-    """The error that a validator raises for several problems, each at its place below the validated value."""
+    """A validator's error for several problems, each at its place below the value."""
     errors = [
         InitErrorDetails(type=PydanticCustomError(_IN_WORDS, text), loc=place, input=None) for place, text in problems
     ]

@@ -1,9 +1,10 @@
 """Parquet files, our own and those of users, and what every Parquet artefact shares.
 
-pyarrow compares the checksums of pages and limits what a footer may hold. A small file may be large in memory, as when
-a million rows name one long text of a dictionary: what its footer says is refused before anything is decoded, and rows
-that take much memory are read a few at a time. An error of pyarrow on a damaged file becomes one line with the file's
-name. Never call ``metadata.row_group(i).column(j)``: on a damaged footer pyarrow ends the process there.
+pyarrow compares the checksums of pages and limits what a footer may hold. A small file may be large
+in memory, as when a million rows name one long text of a dictionary: what its footer says is
+refused before anything is decoded, and rows that take much memory are read a few at a time. An
+error of pyarrow on a damaged file becomes one line with the file's name. Never call
+``metadata.row_group(i).column(j)``: on a damaged footer pyarrow ends the process there.
 """
 
 import contextlib
@@ -46,8 +47,8 @@ def schema(artefact: str, *columns: pa.Field) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Artefact:
-    """A kind of Parquet file. name: of the file; unique: column of ids; further, required_key: as ``problems`` and
-    ``required_key`` of ``read``."""
+    """A kind of Parquet file. name: of the file; unique: column of ids; further, required_key: as
+    ``problems`` and ``required_key`` of ``read``."""
 
     name: str
     schema: pa.Schema
@@ -65,7 +66,7 @@ class Artefact:
         write(folder / self.name, table, self.schema, metadata or {}, self.problems)
 
     def read(self, folder: Path) -> pa.Table:
-        """The checked table. Raises InputError where it is missing or unfit, IntegrityError where it is damaged."""
+        """The checked table. Raises InputError for an unfit, IntegrityError for a damaged one."""
         return read(folder / self.name, self.schema, None, self.problems, self.required_key)
 
 
@@ -78,8 +79,9 @@ def write(
 ) -> None:
     """Write a table, or consecutive ones, under exactly ``schema``. Appears whole or not at all.
 
-    rows: each of several tables is a row group, and need not fit in memory with the others; metadata: for the footer;
-    problems: what is wrong with the content of a table beyond the schema. Raises InputError with all of them.
+    rows: each of several tables is a row group, and need not fit in memory with the others;
+    metadata: for the footer; problems: what is wrong with the content of a table beyond the schema.
+    Raises InputError with all of them.
     """
     if isinstance(rows, pa.Table):
         problems_or_pass(path, problems(rows) if problems else [])
@@ -107,8 +109,8 @@ def read(
 ) -> pa.Table:
     """The table, with names, types and nulls checked. Raises InputError, and as ``open_parquet``.
 
-    columns: the only columns to read, as far as the file has them; ``schema`` then holds for these. problems: as for
-    ``write``; required_key: a key that the footer must have.
+    columns: the only columns to read, as far as the file has them; ``schema`` then holds for these.
+    problems: as for ``write``; required_key: a key that the footer must have.
     """
     with open_parquet(require(path)) as file:
         table = file.read(columns)
@@ -163,8 +165,8 @@ def problems_or_pass(path: Path, problems: list[str]) -> None:
 
 
 def read_csv(path: Path, columns: Sequence[str]) -> "DataFrame":
-    """The table that ``write_csv`` wrote. Raises InputError when it is missing, is no CSV file or lacks one of
-    ``columns``."""
+    """The table that ``write_csv`` wrote. Raises InputError when it is missing, is no CSV file or
+    lacks one of ``columns``."""
     import pandas as pd
 
     parsing = warnings.catch_warnings(action="error", category=pd.errors.ParserWarning)  # for lines that are too long
@@ -179,14 +181,14 @@ def read_csv(path: Path, columns: Sequence[str]) -> "DataFrame":
 _LONGEST_TEXT, _LONGEST_LIST = 2**26, 2**17
 # Bytes that are read at a time for callers that take a few rows, and for the first row of a column.
 _STREAMED, _PIECE = 2**26, 2**16
-# Content takes no more than so many times the file's size, or than so many bytes. Vectors and captions take 2 to 20
-# times the size.
+# Content takes no more than so many times the file's size, or than so many bytes. Vectors and
+# captions take 2 to 20 times the size.
 _UNPACKED, _SMALL = 1000, 2**26
 
 
 class Parquet:
-    """An open file. metadata, schema: pyarrow's. Opening and reading raise InputError where the content takes too much
-    memory, and ``kind`` where the file is damaged."""
+    """An open file. metadata, schema: pyarrow's. Opening and reading raise InputError where the
+    content takes too much memory, and ``kind`` where the file is damaged."""
 
     def __init__(self, path: Path, kind: type[PipelineError] = IntegrityError) -> None:
         self.path, self._kind = path, kind
@@ -242,7 +244,7 @@ class Parquet:
         return max(_SMALL, _UNPACKED * self._size)
 
     def read(self, columns: list[str] | None = None, groups: list[int] | None = None) -> pa.Table:
-        """columns: names, or paths of leaves such as ``image.bytes``; groups: numbers of row groups. None means all."""
+        """columns: names, or paths such as ``image.bytes``; groups: row groups; None: all."""
         tables, size = [], 0
         for table in self.batches(columns, groups, rows=None):
             size += table.nbytes
@@ -254,7 +256,7 @@ class Parquet:
     def batches(
         self, columns: list[str] | None = None, groups: list[int] | None = None, rows: int | None = 1024
     ) -> Iterator[pa.Table]:
-        """``read`` in tables of at most ``rows`` rows. None: whole row groups where they are not too large."""
+        """``read`` in tables of ``rows`` rows at most; None: row groups, if not too large."""
         for group in range(self.metadata.num_row_groups) if groups is None else groups:
             with self.named():
                 count, row = self.metadata.row_group(group).num_rows, self._row(group, columns)
@@ -266,7 +268,7 @@ class Parquet:
                     yield pa.Table.from_batches([batch])
 
     def _row(self, group: int, columns: list[str] | None) -> int:
-        """Bytes that a row may take: those of the first row, with each text as long as the longest in its dictionary."""
+        """Bytes that a row may take, each text as long as the longest in its dictionary."""
         first = self._first(group, columns)
         if first is None:
             return 0

@@ -15,8 +15,8 @@ _UNSEEN = r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]"
 
 
 def are_numbers(ids: pa.Array) -> bool:
-    """Whether every text is a whole number of int64 as Python writes it: 007, +7 and -0 are text. This rule holds for
-    the ids of every file that the program reads."""
+    """Whether every text is a whole number of int64 as Python writes it: 007, +7 and -0 are text.
+    This rule holds for the ids of every file that the program reads."""
     try:
         return ids.cast(pa.int64()).cast(ids.type).equals(ids)
     except pa.ArrowInvalid:
@@ -30,8 +30,9 @@ def objection(ids: pa.Array) -> tuple[int, str] | None:
 
 
 def objections(ids: pa.Array) -> dict[int, str]:
-    """{row: problem} of texts that cannot be ids: empty, with spaces around, longer than ``LONGEST`` characters, with
-    invisible characters, repeated, or different from an earlier id in capitals only."""
+    """{row: problem} of texts that cannot be ids: empty, with spaces around, longer than
+    ``LONGEST`` characters, with invisible characters, repeated, or different from an earlier id in
+    capitals only."""
     trimmed = pc.utf8_trim_whitespace(ids)
     lowered = pc.utf8_lower(ids).dictionary_encode().indices.to_numpy()
     checks = [
@@ -85,8 +86,8 @@ class Tokens:
         return Tokens(self.tokens, self.starts[chosen], self.lengths[chosen])
 
     def padded(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(n, longest) int64 token ids padded with PAD, or (n, longest, dim) float32 vectors padded with 0, and (n,)
-        lengths of the captions at ``chosen``."""
+        """(n, longest) int64 token ids padded with PAD, or (n, longest, dim) float32 vectors padded
+        with 0, and (n,) lengths of the captions at ``chosen``."""
         lengths = self.lengths[chosen]
         places = np.arange(lengths.max())
         inside = places < lengths[:, None]

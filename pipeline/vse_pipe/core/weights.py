@@ -22,7 +22,7 @@ _ONLY_LOOKS = ContextVar("only_looks", default=False)
 
 @runtime_checkable
 class Named(Protocol):
-    """Options of a network: ``strict.WeightsName``, and the required digest of the file, None for any."""
+    """Options of a network: its weights, and the required digest of the file, or None."""
 
     @property
     def weights(self) -> str: ...
@@ -33,7 +33,7 @@ class Named(Protocol):
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """A published weights file. digest: its sha256, or the first 8 or more digits; empty if none is published."""
+    """A published weights file. digest: sha256, its first 8 or more digits, or empty."""
 
     url: str
     file: str
@@ -46,14 +46,14 @@ class WeightsFile:
 
 @dataclass(frozen=True)
 class Weights:
-    """path: None for random weights; about: origin, file, sha256 (full) and whether that was pinned beforehand."""
+    """path: None for random weights; about: origin, file, sha256 and whether pinned."""
 
     path: Path | None
     about: dict
 
 
 def source_of(url: str) -> WeightsFile:
-    """A URL whose file name carries its digest, as torchvision's and timm's releases do (``resnet152-f82ba261.pth``)."""
+    """A URL whose file name has its digest, such as ``resnet152-f82ba261.pth``."""
     name = url.rsplit("/", 1)[1]
     match = re.search(r"-([0-9a-f]{8,64})\.\w+$", name)
     return WeightsFile(url, name, match[1] if match else "")
@@ -67,10 +67,12 @@ def cache() -> Path:
 
 
 def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
-    """The weights that ``params`` name, downloaded if necessary. Their digest is compared on every call.
+    """The weights that ``params`` name, downloaded if necessary. Their digest is compared on every
+    call.
 
-    Raises MissingResource (no file and no download: the message helps to download by hand), IntegrityError (wrong
-    digest), UsageError (no digest for a download). Random weights never replace them.
+    Raises MissingResource (no file and no download: the message helps to download by hand),
+    IntegrityError (wrong digest), UsageError (no digest for a download). Random weights never
+    replace them.
     """
     if params.weights == "random":
         if params.sha256:
@@ -101,8 +103,8 @@ class _Looked(Exception):
 
 
 def look_for(build: Callable[[], object]) -> None:
-    """Call ``build`` up to where it would read its weights, without a download. Raises MissingResource if their file
-    is missing, and what ``build`` raises before."""
+    """Call ``build`` up to where it would read its weights, without a download. Raises
+    MissingResource if their file is missing, and what ``build`` raises before."""
     token = _ONLY_LOOKS.set(True)
     try:
         build()
@@ -136,7 +138,7 @@ def _download(source: WeightsFile, path: Path) -> None:
 
 
 def _pinned(published: WeightsFile, required: str | None) -> WeightsFile:
-    """The file with the digest that must hold. A file without a published digest is named by the required one."""
+    """The file with the digest that must hold, whose name has the required one."""
     digest = required or published.digest
     if not digest:
         raise UsageError(f"no digest is known for {published.url}: set sha256 to the digest its publisher gives")

@@ -1,8 +1,8 @@
 """Word vectors in the forms that word2vec, GloVe and numpy write, for the words of a vocabulary.
 
-``.bin``: word2vec's binary form. ``.txt`` and ``.vec``: a word and its numbers on a line, with word2vec's first line
-"count dimensions" or, in GloVe's files, without. Both may be packed (``.gz``). ``.npz``: arrays. A word that occurs
-twice has its first vector.
+``.bin``: word2vec's binary form. ``.txt`` and ``.vec``: a word and its numbers on a line, with
+word2vec's first line "count dimensions" or, in GloVe's files, without. Both may be packed
+(``.gz``). ``.npz``: arrays. A word that occurs twice has its first vector.
 """
 
 import codecs
@@ -32,8 +32,8 @@ _BLANK = b" \t\r\n"
 def read_word_vectors(path: Path, vocabulary: Set[str]) -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
     """The words of the vocabulary in the file, sorted, and their vectors.
 
-    Raises UsageError for another kind of file, InputError with the line or byte for a damaged file, changing
-    dimensions, values that are not finite, or no word of the vocabulary.
+    Raises UsageError for another kind of file, InputError with the line or byte for a damaged file,
+    changing dimensions, values that are not finite, or no word of the vocabulary.
     """
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if kind not in _FORMS:

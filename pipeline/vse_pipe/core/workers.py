@@ -1,7 +1,7 @@
 """Work in independent parts: this process does them, or the workers of a pool while one is open.
 
-No output depends on the pool: the parts follow from the work alone, and results come in the order of the parts. This module
-imports no torch.
+No output depends on the pool: the parts follow from the work alone, and results come in the order
+of the parts. This module imports no torch.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ class Pool(Protocol):
         """How many."""
 
     def run(self, stream: Stream, parts: Iterable[Any], cost: int, ordered: bool = True) -> Iterator[Any]:
-        """``stream(parts)``, dealt to the workers. ordered: results in the order of the parts, else as they are
-        finished."""
+        """``stream(parts)``, dealt to the workers. ordered: results in the order of the parts, else
+        as they are finished."""
 
 
 _open: list[Pool] = []
@@ -48,6 +48,6 @@ def worker_count() -> int:
 
 
 def run_parts(stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
-    """``stream(parts)`` here or in the open pool. cost: bytes of a part and its result, 0 if unknown; ordered: as in
-    ``Pool.run``. Raises the errors of ``stream`` and of the pool."""
+    """``stream(parts)`` here or in the open pool. cost: bytes of a part and its result, 0 if
+    unknown; ordered: as in ``Pool.run``. Raises the errors of ``stream`` and of the pool."""
     return _open[-1].run(stream, parts, cost, ordered) if _open else iter(stream(parts))

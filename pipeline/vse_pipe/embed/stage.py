@@ -174,7 +174,7 @@ def about_model(run: str, config: dict) -> dict[str, str]:
 
 
 def _about_fragments(folder: Path, network: TrainedNetwork) -> dict[str, str]:
-    """Footer entries about fragments. Writes the weights that a similarity learned to ``folder``."""
+    """Footer entries about fragments. Writes learned weights of a similarity to ``folder``."""
     about = {}
     if (similarity := network.model.sim.network) is not None:
         weights = {name: value.cpu().contiguous() for name, value in similarity.state_dict().items()}

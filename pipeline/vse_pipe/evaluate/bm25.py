@@ -1,4 +1,4 @@
-"""BM25 as a part of an ensemble: an image is the text of its captions, without the caption that it is compared with."""
+"""BM25 in an ensemble: an image is the text of its captions but the compared one."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,8 +21,9 @@ K1, B = 1.5, 0.75
 
 @dataclass(frozen=True)
 class Bm25:
-    """Has the interface of ``Vectors``, with the items of ``run``, an embedded run of data/prepare/<dataset>/. A side is one
-    integer an item: its place among all images or captions of the data set."""
+    """Has the interface of ``Vectors``, with the items of ``run``, an embedded run of
+    data/prepare/<dataset>/. A side is one integer an item: its place among all images or captions
+    of the data set."""
 
     run: Any
     prepared: Path
@@ -35,7 +36,7 @@ class Bm25:
         return getattr(self.run, name)
 
     def split(self, name: str, device: torch.device) -> Split:
-        """Raises InputError where no image has two captions: an image would have no text left for its own caption."""
+        """Raises InputError where no image has two captions: no text would be left."""
         split, texts = self.run.split(name, device), self._texts
         if len(split.caption_ids) and np.unique(split.caption_images, return_counts=True)[1].max() < 2:
             raise InputError(
@@ -58,8 +59,8 @@ class Bm25:
 
 @dataclass(frozen=True)
 class WordWeights:
-    """image_ids, caption_ids: ascending; owners: place of each caption's image; weights: of words (images, words); queries:
-    (captions, words); pair_scores: of each caption with its image."""
+    """image_ids, caption_ids: ascending; owners: place of each caption's image; weights: of words
+    (images, words); queries: (captions, words); pair_scores: of each caption with its image."""
 
     image_ids: Int64[np.ndarray, " images"]
     caption_ids: Int64[np.ndarray, " captions"]
@@ -72,10 +73,11 @@ class WordWeights:
     def index(cls, caption_ids: np.ndarray, images: np.ndarray, texts: list[str]) -> "WordWeights":
         """images: the image id of each caption. Words are lower case and have two letters or more.
 
-        ``sum_t n_ct idf_t f / (f + k1 (1 - b + b l / mean l)) / sum_t n_ct idf_t`` with n_ct and f the counts of word t in
-        the caption and in the image's text of l words, and ``idf_t = ln(1 + (N - N_t + 0.5) / (N_t + 0.5))`` over the texts
-        of all N images: Robertson and Zaragoza, The probabilistic relevance framework, 2009, as in Lucene and bm25s. The
-        divisor makes scores of different captions comparable and changes no ranking of images. f and l of a caption's own
+        ``sum_t n_ct idf_t f / (f + k1 (1 - b + b l / mean l)) / sum_t n_ct idf_t`` with n_ct and f
+        the counts of word t in the caption and in the image's text of l words, and ``idf_t = ln(1 +
+        (N - N_t + 0.5) / (N_t + 0.5))`` over the texts of all N images: Robertson and Zaragoza, The
+        probabilistic relevance framework, 2009, as in Lucene and bm25s. The divisor makes scores of
+        different captions comparable and changes no ranking of images. f and l of a caption's own
         image do not count that caption."""
         from sklearn.feature_extraction.text import CountVectorizer
 

@@ -37,7 +37,7 @@ from vse_pipe.ranking.vectors import Vectors
 
 
 class Forms(NamedTuple):
-    """dims: widths beside the full one. precisions: float32 first. rescore: see ``coded_trials``."""
+    """dims: beside the full width. precisions: float32 first. rescore: ``coded_trials``."""
 
     dims: list[int]
     precisions: list[str]
@@ -45,7 +45,7 @@ class Forms(NamedTuple):
 
     @classmethod
     def parse(cls, dims: str | None, precision: str | None, rescore: int | None) -> "Forms":
-        """The options of the command line. Raises UsageError for other values, and for ``rescore`` alone."""
+        """The command's options. Raises UsageError for others, and ``rescore`` alone."""
         try:
             widths = sorted({int(part) for part in dims.split(",")} if dims else set(), reverse=True)
         except ValueError as error:
@@ -59,12 +59,13 @@ class Forms(NamedTuple):
 
 
 def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Forms, device: str = "auto") -> list[dict]:
-    """A metrics document for each width, precision and criterion, with ``dims``, ``precision``, ``rescore`` and ``bytes``
-    of an item; nothing is written. int8 has the ranges of split train. Parameters are those that the float32 vectors of
-    that width choose. A criterion that these data do not allow is left out with a warning.
+    """A metrics document for each width, precision and criterion, with ``dims``, ``precision``,
+    ``rescore`` and ``bytes`` of an item; nothing is written. int8 has the ranges of split train.
+    Parameters are those that the float32 vectors of that width choose. A criterion that these data
+    do not allow is left out with a warning.
 
-    Raises UsageError for a run without unit vectors, an unknown precision and criteria that are more than one number an
-    item, InputError where int8 finds no split train."""
+    Raises UsageError for a run without unit vectors, an unknown precision and criteria that are
+    more than one number an item, InputError where int8 finds no split train."""
     chosen = [foldable(name, params.inference) for name in inferences]
     target = resolve_device(device)
     embedded = load_embeddings(params, run)
@@ -105,8 +106,9 @@ def _coded(task: Task, ranges: Any, precision: str, rescore: int) -> Task:
 def coded_trials(
     folds: Sequence[Split], bank: BankSource, codes: dict[str, Codes], memory: int, rescore: int
 ) -> dict[str, list[Trial]]:
-    """Trials of float32 queries against coded items. codes: of the items, by direction. rescore: this
-    many best items of each query are ordered by float32 vectors under the same criterion, 0: none.
+    """Trials of float32 queries against coded items. codes: of the items, by direction. rescore:
+    this many best items of each query are ordered by float32 vectors under the same criterion, 0:
+    none.
 
     A criterion's bias is that of the coded items: that of float32 items is too large for binary
     codes, whose scores lie closer together."""

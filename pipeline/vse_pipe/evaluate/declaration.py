@@ -13,7 +13,7 @@ from vse_pipe.project.stages import Declaration
 
 
 def _inputs(params: Params, name: str) -> list[Path]:
-    """The embeddings of a run, of the runs of an ensemble, or of a transfer and its run, which may provide the bank."""
+    """Embeddings of a run, of an ensemble's runs, or of a transfer and its run."""
     if name in params.ensembles:
         return [*map(paths.embedded, params.ensembles[name].members)]
     return [*map(paths.embedded, dict.fromkeys((name, params.trained(name))))]

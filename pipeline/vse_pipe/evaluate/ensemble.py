@@ -1,4 +1,4 @@
-"""The embeddings that an entry of params.yaml ranks: those of a run, or of the runs of an ensemble as one model."""
+"""The embeddings of an entry: those of a run, or of an ensemble as one model."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +21,13 @@ from vse_pipe.ranking.vectors import Vectors
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Several runs, or the two networks of a run, ranked as one model by the mean of their scores or ranks. It has the
-    interface of ``Vectors``. Source: Diao et al., SGRAF, AAAI 2021; Lee et al., SCAN, ECCV 2018.
+    """Several runs, or the two networks of a run, ranked as one model by the mean of their scores
+    or ranks. It has the interface of ``Vectors``. Source: Diao et al., SGRAF, AAAI 2021; Lee et
+    al., SCAN, ECCV 2018.
 
-    weights: one for each part, with a sum of 1; None for the plain mean of the scores. rule: mean, of the scores, or rrf, of the ranks.
-    rescore: the number of items of each query that the first of two parts finds and the second orders. details: for
-    the metrics."""
+    weights: one for each part, with a sum of 1; None for the plain mean of the scores. rule: mean,
+    of the scores, or rrf, of the ranks. rescore: the number of items of each query that the first
+    of two parts finds and the second orders. details: for the metrics."""
 
     parts: tuple["Vectors | Ensemble", ...]
     weights: tuple[float, ...] | None = None
@@ -48,15 +49,15 @@ class Ensemble:
 
     @property
     def joint(self) -> bool:
-        """Is the weighted mean of the scores one inner product? For cosines it is the inner product of the concatenated
-        vectors, each times the root of its weight."""
+        """Is the weighted mean of the scores one inner product? For cosines it is the inner product
+        of the concatenated vectors, each times the root of its weight."""
         return self.weights is not None and self.rule == "mean" and set(self.compared_by.split(" + ")) == {"cosine"}
 
     def has(self, name: str) -> bool:
         return all(part.has(name) for part in self.parts)
 
     def about(self, split: str) -> dict[str, Any]:
-        """Of the first run, with ``details``. Raises IntegrityError when the runs were embedded from different data."""
+        """Of the first run, with ``details``. Raises IntegrityError for unlike data."""
         first, *rest = [part.about(split) for part in self.parts]
         for part, about in zip(self.parts[1:], rest, strict=True):
             if about.get("data") != first.get("data"):
@@ -70,7 +71,7 @@ class Ensemble:
         return self.parts[0].transfer(split)
 
     def split(self, name: str, device: torch.device) -> Split:
-        """The parts of a split. Raises InputError unless all runs have the same images and captions in one order."""
+        """The parts of a split. Raises InputError for unlike images or captions."""
         first, *rest = splits = [part.split(name, device) for part in self.parts]
         for part, peer in zip(self.parts[1:], rest, strict=True):
             for kind in ("image_ids", "caption_ids", "caption_images"):
@@ -97,7 +98,8 @@ class Ensemble:
 def run_embeddings(params: Params, run: str) -> Vectors | Ensemble:
     """The embeddings of ``run``, from one network or two.
 
-    Raises as ``Vectors.of_run``, and InputError when the second network was not trained together with the first."""
+    Raises as ``Vectors.of_run``, and InputError when the second network was not trained together
+    with the first."""
     first = Vectors.of_run(params, run)
     if first.peer_sha256 is None:
         return first

@@ -1,4 +1,4 @@
-"""Figures by group of queries: recall, with its interval, for each value of a column about captions; worst group first."""
+"""Recall with its interval by group of queries, the worst group first."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,15 +24,15 @@ _FEW_NUMBERS = 8
 
 @dataclass(frozen=True)
 class QueryGroups:
-    """The name of the group of each caption and of each image, by id. images: None where an image has captions of
-    several groups."""
+    """The name of the group of each caption and of each image, by id. images: None where an image
+    has captions of several groups."""
 
     column: str
     captions: pd.Series
     images: pd.Series | None
 
     def rows(self, name: str, ranks: pa.Table) -> pa.Table:
-        """The rows of ranks.parquet of one group, without ranks: hubness is of all queries together."""
+        """The rows of one group, without ranks: hubness is of all queries together."""
         chosen = np.zeros(len(ranks), bool)
         for direction, names in zip(DIRECTIONS, (self.images, self.captions), strict=True):
             if names is not None:
@@ -49,12 +49,12 @@ def read_groups(
     names: judgements.Names,
     dataset: Path | None,
 ) -> QueryGroups | None:
-    """The groups of ``params.by``, from the file ``params.groups`` or from data/prepare/<dataset>/captions.parquet, where
-    ``length`` counts words. ranked: ids of the ranked captions and of their images; names: of captions in the file;
-    dataset: its folder.
+    """The groups of ``params.by``, from the file ``params.groups`` or from
+    data/prepare/<dataset>/captions.parquet, where ``length`` counts words. ranked: ids of the
+    ranked captions and of their images; names: of captions in the file; dataset: its folder.
 
-    Raises UsageError for an unknown column and more than 50 groups, InputError for captions without a value, and as
-    ``text_tables.read``."""
+    Raises UsageError for an unknown column and more than 50 groups, InputError for captions without
+    a value, and as ``text_tables.read``."""
     column = params.by
     if column is None or (params.groups is None and dataset is None):
         if column is None and params.groups is None:
@@ -86,7 +86,7 @@ def read_groups(
 
 
 def _named(values: pd.Series, column: str) -> pd.Series:
-    """The groups' names: the values, or for many numbers the range of each quarter of the captions."""
+    """The groups' names: values, or of many numbers the range of each quarter."""
     numbers, count = pd.to_numeric(values, errors="coerce"), values.nunique()
     if numbers.notna().all() and count > _FEW_NUMBERS:
         edges = np.quantile(numbers, (0.25, 0.5, 0.75), method="inverted_cdf")
@@ -99,9 +99,10 @@ def _named(values: pd.Series, column: str) -> pd.Series:
 
 
 def measured(groups: QueryGroups, ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int) -> dict:
-    """``{"column", direction: [{"group", "queries", "images", "r@1", ..., "intervals": {"r@1": [low, high]}}]}``, the group
-    with the least sum of R@K first. Without ``QueryGroups.images`` there is no direction image_to_text. Intervals are those
-    of ``ranking.intervals`` over the images of the group."""
+    """``{"column", direction: [{"group", "queries", "images", "r@1", ..., "intervals": {"r@1":
+    [low, high]}}]}``, the group with the least sum of R@K first. Without ``QueryGroups.images``
+    there is no direction image_to_text. Intervals are those of ``ranking.intervals`` over the
+    images of the group."""
     figures: dict = {"column": groups.column}
     for direction, names in zip(DIRECTIONS, (groups.images, groups.captions), strict=True):
         if names is None:

@@ -32,7 +32,7 @@ NOWHERE = -1
 
 @dataclass(frozen=True)
 class Names:
-    """The names of images or captions, null for none, with their ids. A repeated name stands for its first id."""
+    """Names of images or captions, null for none, with ids; of equal names the first."""
 
     names: pa.Array
     ids: Int64[np.ndarray, " names"]
@@ -56,9 +56,9 @@ class Names:
 def dataset_names(folder: Path) -> tuple[Names, Names]:
     """The names of the images and captions of data/prepare/<dataset>/.
 
-    An image has its id, its path and its file name as names. A caption has its id, and the file name with ``#0``,
-    ``#1``, ... in the order of the data set, as in Flickr8k and Flickr30k. File names that occur in several folders are
-    no names."""
+    An image has its id, its path and its file name as names. A caption has its id, and the file
+    name with ``#0``, ``#1``, ... in the order of the data set, as in Flickr8k and Flickr30k. File
+    names that occur in several folders are no names."""
     image_table, caption_table = images.read(folder).to_pandas(), captions.read(folder).to_pandas()
     texts = text_names.read(folder)
     files = image_table["file"].str.rpartition("/")[2]
@@ -80,8 +80,9 @@ _EXPERT = (1, 2, 3, 4)
 
 
 def read_judgements(params: EvaluateParams, images: Names, captions: Names) -> Further | None:
-    """The contents of ``params.judgements`` and ``params.labels``, or None. Rows with unknown images or captions are
-    left out with a warning. Raises InputError as ``read`` does, and when no row is left."""
+    """The contents of ``params.judgements`` and ``params.labels``, or None. Rows with unknown
+    images or captions are left out with a warning. Raises InputError as ``read`` does, and when no
+    row is left."""
     judged, labelled = (pinned(params, file) for file in (params.judgements, params.labels))
     if not (judged or labelled):
         return None
@@ -93,7 +94,7 @@ def read_judgements(params: EvaluateParams, images: Names, captions: Names) -> F
 
 
 def pinned(params: EvaluateParams, file: str | dict[str, str] | None) -> Path | None:
-    """The path. Raises IntegrityError when the file does not have the digest in ``params.sha256``."""
+    """The path. Raises IntegrityError for another digest than in ``params.sha256``."""
     if file is None:
         return None
     assert isinstance(file, str), "evaluate has taken that of its data set"
@@ -116,9 +117,11 @@ def _graded(path: Path, above: float, images: Names, captions: Names) -> Graded:
 
 
 def _flickr8k(path: Path, table: pd.DataFrame) -> pd.DataFrame:
-    """One row an expert, with grades 0 to 3 for 1 to 4; or one row a pair, with the crowd's share of Yes, 0 to 1.
+    """One row an expert, with grades 0 to 3 for 1 to 4; or one row a pair, with the crowd's share
+    of Yes, 0 to 1.
 
-    The two kinds differ: grades of experts are never 0; a row of the crowd has a 0 or a share below 1."""
+    The two kinds differ: grades of experts are never 0; a row of the crowd has a 0 or a share below
+    1."""
     figures = np.stack([numbers(path, table, name) for name in _FLICKR8K[2:]], axis=1)
     pairs = table[list(PAIR)]
     if np.isin(figures, _EXPERT).all():
@@ -161,11 +164,11 @@ def measure_judgements(
     folds: Sequence[Split],
     trials: dict[str, list[Trial]],
 ) -> tuple[dict, dict[str, pa.Table]]:
-    """The figures for the metrics document, and tables by file name. A criterion with a matching has no ranking and
-    gets none.
+    """The figures for the metrics document, and tables by file name. A criterion with a matching
+    has no ranking and gets none.
 
-    Under ``folds`` a query is ranked among the items of its fold. Raises InputError when judgements or labels name no
-    ranked item."""
+    Under ``folds`` a query is ranked among the items of its fold. Raises InputError when judgements
+    or labels name no ranked item."""
     metrics: dict[str, dict] = {}
     rows: dict[str, list[pa.Table]] = {JUDGED: [], PLAUSIBLE: []}
     for direction in DIRECTIONS:
@@ -255,8 +258,8 @@ def _plausible_figures(
 
 
 def _precisions(labels: Labels, scores: Scores, queries: np.ndarray, items: np.ndarray, ties: Ties) -> np.ndarray:
-    """One row a query, NaN if its image has no label. Items without a label are not in the gallery, as in the authors'
-    code. queries, items: rows of ``labels``, -1 for none."""
+    """One row a query, NaN if its image has no label. Items without a label are not in the gallery,
+    as in the authors' code. queries, items: rows of ``labels``, -1 for none."""
     gallery = torch.from_numpy(np.flatnonzero(items >= 0))
     marks = torch.from_numpy(labels.has)
 

@@ -1,4 +1,4 @@
-"""Measure criteria: metrics documents and the Parquet tables of ``vse_pipe.artifacts.evaluation``."""
+"""Measure criteria: documents and tables of ``vse_pipe.artifacts.evaluation``."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -21,9 +21,10 @@ from vse_pipe.ranking.split import Split
 
 @dataclass(frozen=True)
 class Result:
-    """metrics: finite numbers, strings and nested dictionaries. tables: of artifacts.evaluation by file name; that of
-    relaxation only where a lambda was chosen, others only with judgements or labels. choices, trials: by direction, the
-    criterion with its parameters, and the scores of each fold."""
+    """metrics: finite numbers, strings and nested dictionaries. tables: of artifacts.evaluation by
+    file name; that of relaxation only where a lambda was chosen, others only with judgements or
+    labels. choices, trials: by direction, the criterion with its parameters, and the scores of each
+    fold."""
 
     criterion: Criterion
     metrics: dict
@@ -41,11 +42,12 @@ class Result:
 
 
 def results(task: Task, chosen: Sequence[Criterion]) -> Iterator[tuple[str, Result | PipelineError]]:
-    """Yield each criterion's name with its result, or with the reason why these data do not allow it. Scores that fit
-    into ``evaluate.memory`` are computed once for all criteria.
+    """Yield each criterion's name with its result, or with the reason why these data do not allow
+    it. Scores that fit into ``evaluate.memory`` are computed once for all criteria.
 
-    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. Raises InputError
-    when no criterion can be computed and not only for want of parameters, for which the reason is ``Untuned``."""
+    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the
+    folds. Raises InputError when no criterion can be computed and not only for want of parameters,
+    for which the reason is ``Untuned``."""
     measurement = Measurement(task, chosen)
     failed: list[PipelineError] = []
     for criterion in chosen:
@@ -114,7 +116,7 @@ class Measurement:
     def _further(
         self, criterion: Criterion, choices: dict[str, Tuned], tables: dict[str, pa.Table]
     ) -> dict[str, object]:
-        """Figures from judgements, labels and groups of queries; ``tables`` gets those of judgements and labels."""
+        """Figures from judgements, labels and groups; ``tables`` gets those of the first two."""
         task = self.task
         figures: dict[str, object] = {}
         if task.further:
@@ -148,8 +150,8 @@ class Measurement:
         return {"calibration": figures}
 
     def _circumstances(self, criterion: Criterion) -> dict[str, object]:
-        """The setting of the figures. bank: the queries that correct the scores. transductive: results depend on other
-        queries."""
+        """The setting of the figures. bank: the queries that correct the scores. transductive:
+        results depend on other queries."""
         bank, options = self.task.bank, self.options
         corrected = criterion.needs_bank and bank.is_transductive
         return {
@@ -197,8 +199,8 @@ def _relaxation(criterion: Criterion, choices: dict[str, Tuned], scans: dict[str
 
 
 def _metrics(outcomes: dict[str, list[evaluation.Outcome]], folds: list[Split], split: Split) -> dict:
-    """Per direction the mean of each metric over folds, None if a fold leaves it undefined, and the two sums. items: of
-    one fold. queries: of all folds. unjudged: queries without a judged item."""
+    """Per direction the mean of each metric over folds, None if a fold leaves it undefined, and the
+    two sums. items: of one fold. queries: of all folds. unjudged: queries without a judged item."""
     means: dict[str, dict[str, float]] = {}
     for direction, of_folds in outcomes.items():
         rows = [outcome.metrics() for outcome in of_folds]

@@ -15,11 +15,13 @@ Ids = tuple[()] | tuple[np.ndarray, np.ndarray]
 
 
 def read_qrels(source: str, book: Book | None = None, ids: Ids = ()) -> Relevance:
-    """The correct items of each query. source: a collection of ``NAMES``, or a file of ``text_tables.read_pairs``.
+    """The correct items of each query. source: a collection of ``NAMES``, or a file of
+    ``text_tables.read_pairs``.
 
-    The pairs of a file hold in both directions; a pair with a mean relevance above 0 is correct. book: of the files with
-    the vectors; ids: those of captions and of images. Raises InputError for other files and for TREC lines that
-    seem to have the image first, MissingResource when the package of a collection is not installed."""
+    The pairs of a file hold in both directions; a pair with a mean relevance above 0 is correct.
+    book: of the files with the vectors; ids: those of captions and of images. Raises InputError for
+    other files and for TREC lines that seem to have the image first, MissingResource when the
+    package of a collection is not installed."""
     if source in NAMES:
         return read_eccv(source)
     from vse_pipe.evaluate import text_tables  # pandas takes half a second to import
@@ -47,11 +49,12 @@ _FILES = {"image_to_text": "image_to_caption", "text_to_image": "caption_to_imag
 
 
 def read_eccv(name: str) -> Relevance:
-    """``eccv_caption``: Chun et al., ECCV Caption, ECCV 2022: 1,261 images and 1,332 captions, judged by machines and
-    people; ``cxc``: Parekh et al., Crisscrossed Captions, EACL 2021, its positive pairs.
+    """``eccv_caption``: Chun et al., ECCV Caption, ECCV 2022: 1,261 images and 1,332 captions,
+    judged by machines and people; ``cxc``: Parekh et al., Crisscrossed Captions, EACL 2021, its
+    positive pairs.
 
-    Ids are COCO's image ids and annotation ids. The files are read without an import of the package, which prints
-    warnings. Raises MissingResource when it is not installed."""
+    Ids are COCO's image ids and annotation ids. The files are read without an import of the
+    package, which prints warnings. Raises MissingResource when it is not installed."""
     package = importlib.util.find_spec("eccv_caption")
     if package is None or package.origin is None:
         raise missing_package(f"--qrels {name}", "eccv_caption")
@@ -60,7 +63,7 @@ def read_eccv(name: str) -> Relevance:
 
 
 def _pairs(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """(query, item) ids from a JSON document: keys are query ids as text, values are lists of ids of correct items."""
+    """(query, item) ids of a JSON: query ids as text, lists of ids of correct items."""
     correct = read_json(path)
     queries = np.array(list(correct), dtype=np.int64)
     counts = np.fromiter(map(len, correct.values()), np.int64, len(correct))

@@ -30,7 +30,7 @@ DEFAULT_CRITERIA = ("nns", "is", "csls")
 
 
 class VectorSets(NamedTuple):
-    """The vectors to rank, those of a bank, whose queries correct hubs, and those that choose parameters."""
+    """The vectors to rank, those of a bank, and those that choose parameters."""
 
     ranked: Vectors
     bank: Vectors | None = None
@@ -54,7 +54,7 @@ def read(
     val_images: Path | None = None,
     val_captions: Path | None = None,
 ) -> VectorSets:
-    """The vectors in files, as in ``Vectors.of_files``. Raises UsageError for options that do not go together."""
+    """The vectors in files. Raises UsageError for options that do not go together."""
     if params.bank != OWN or params.split != "test":
         raise UsageError(
             "evaluate.bank and evaluate.split name parts of a run; with --images give --bank-images and --bank-captions"
@@ -85,11 +85,11 @@ def task_of_vectors(
     relevance: Relevance | None = None,
     paired: bool = True,
 ) -> Task:
-    """relevance: correct pairs, in place of the images of the captions; paired: each caption needs an image, False when
-    nothing is measured.
+    """relevance: correct pairs, in place of the images of the captions; paired: each caption needs
+    an image, False when nothing is measured.
 
-    Raises InputError as ``Vectors.split``, for a bank or validation data that hold ranked vectors, and where each image
-    stands there once for each of its captions."""
+    Raises InputError as ``Vectors.split``, for a bank or validation data that hold ranked vectors,
+    and where each image stands there once for each of its captions."""
     vectors, bank_vectors, val = sources
     is_paired = paired and relevance is None
     split = vectors.split(WHOLE, device, is_paired)
@@ -129,11 +129,12 @@ def rank_vectors(
     seed: int = 1,
     qrels: str | None = None,
 ) -> dict[str, dict]:
-    """The metrics by criterion; ``out`` receives the folders <inference>/ that ``vse-pipe evaluate`` writes for a run.
+    """The metrics by criterion; ``out`` receives the folders <inference>/ that ``vse-pipe
+    evaluate`` writes for a run.
 
-    options: parameters of criteria by name, defaults for the rest; seed: for the bootstrap; qrels: as in
-    ``read_qrels``. Raises UsageError for unknown names and options that do not go together, InputError and
-    IntegrityError for vectors and judgements that cannot be used."""
+    options: parameters of criteria by name, defaults for the rest; seed: for the bootstrap; qrels:
+    as in ``read_qrels``. Raises UsageError for unknown names and options that do not go together,
+    InputError and IntegrityError for vectors and judgements that cannot be used."""
     chosen = [criteria.parse(name, options) for name in inferences]
     if params.protocol != "full" and qrels:
         raise UsageError(
@@ -170,7 +171,7 @@ def rank_vectors(
 
 
 def _relevance(qrels: str, ranked: Vectors) -> Relevance:
-    """The correct pairs. Warns of judged items that are not ranked, because they make every figure look too good."""
+    """The correct pairs. Warns of judged items that are not ranked."""
     book, sides = ranked.book, (ranked.images, ranked.captions)
     assert book is not None
     relevance = read_qrels(qrels, book, (ranked.captions.ids, ranked.images.ids))

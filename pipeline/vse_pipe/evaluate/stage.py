@@ -1,4 +1,4 @@
-"""evaluate: rank every query of a split under each criterion, both ways, measure the result and print it."""
+"""evaluate: rank every query of a split under each criterion, both ways."""
 
 import hashlib
 import json
@@ -29,12 +29,14 @@ FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
 
 
 def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = "auto") -> dict[str, dict]:
-    """Write data/evaluate/<run>/<inference>/ from data/embed/<run>/ for each criterion and return the metrics by name.
+    """Write data/evaluate/<run>/<inference>/ from data/embed/<run>/ for each criterion and return
+    the metrics by name.
 
-    run: a run, an ensemble or a transfer of params.yaml. device: auto, cpu, cuda or cuda:N. Open parameters are chosen
-    on the validation split; a transfer without one takes that of the run's training data set. unmeasured.json names the
-    criteria that lack validation data; a data set without captions has no metrics. Neither is an error, so `dvc repro`
-    goes on. Raises UsageError for an unknown run, criterion or device, InputError for embeddings that cannot be ranked,
+    run: a run, an ensemble or a transfer of params.yaml. device: auto, cpu, cuda or cuda:N. Open
+    parameters are chosen on the validation split; a transfer without one takes that of the run's
+    training data set. unmeasured.json names the criteria that lack validation data; a data set
+    without captions has no metrics. Neither is an error, so `dvc repro` goes on. Raises UsageError
+    for an unknown run, criterion or device, InputError for embeddings that cannot be ranked,
     LockedError when another process writes the same run."""
     started = time.monotonic()
     if run not in params.evaluated():
@@ -79,7 +81,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
 
 
 def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
-    """Raises InputError when a criterion of the call was not measured; for those of params.yaml a warning suffices."""
+    """Raises InputError for unmeasured criteria of the call; else a warning."""
     lines = [
         f"{run}: {name}: {reasons[name]}"
         for run, reasons in {run: evaluation.read_unmeasured(paths.evaluations(run)) for run in runs}.items()
@@ -91,7 +93,7 @@ def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
 
 
 def _identities(params: Params, run: str) -> identity.Inputs:
-    """The vectors that are ranked, and what they were made from; also those of a bank in another folder."""
+    """The ranked vectors and what they were made from, and those of a bank's folder."""
     node, settings, read = params.ensembles.get(run), params.evaluate, identity.Inputs()
     for member in (run,) if node is None else node.members:
         folder = paths.embedded(member)
@@ -108,7 +110,7 @@ def _identities(params: Params, run: str) -> identity.Inputs:
 
 
 def _settings_digest(params: Params, run: str) -> str:
-    """Of what all criteria of a run are measured with: the section evaluate, the ensemble and the seed."""
+    """Settings of all criteria: the section evaluate, the ensemble and the seed."""
     node = params.ensembles.get(run)
     settings = params.evaluate.model_dump(mode="json", exclude={"memory"})
     content = {"evaluate": settings, "ensemble": node and node.entry, "seed": params.seed}
@@ -116,8 +118,9 @@ def _settings_digest(params: Params, run: str) -> str:
 
 
 def _complete(out: Path, folder: Path, unmeasured: dict[str, str]) -> dict[str, str]:
-    """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same vectors, data and bank with
-    the same settings, and warn of those that were not. Returns the reasons of criteria without figures."""
+    """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same vectors,
+    data and bank with the same settings, and warn of those that were not. Returns the reasons of
+    criteria without figures."""
     before, now = ((identity.inputs_of(place), identity.parts_of(place)[str(place)]) for place in (out, folder))
     fresh = {path.name for path in folder.iterdir()} | set(unmeasured)
     older = [path.parent for path in sorted(out.glob(f"*/{evaluation.METRICS}")) if path.parent.name not in fresh]
@@ -144,8 +147,9 @@ def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
 
 
 def require_free(out: Path, mark: str, kind: str) -> Path:
-    """The resolved folder for ``--out``. Raises UsageError for a file there or in the place of a parent, and for a folder
-    with contents and without the file ``mark``. kind: what it may hold, such as ``an export``."""
+    """The resolved folder for ``--out``. Raises UsageError for a file there or in the place of a
+    parent, and for a folder with contents and without the file ``mark``. kind: what it may hold,
+    such as ``an export``."""
     place = next(path for path in (out, *out.absolute().parents) if path.exists())
     if place.is_file() or (place == out and not (out / mark).is_file() and any(out.iterdir())):
         raise UsageError(f"--out: {place} exists and is not {kind}; choose another folder")

@@ -1,4 +1,4 @@
-"""The table of figures that ``evaluate`` and ``rank`` print, with a sentence for what each figure means."""
+"""The table of ``evaluate`` and ``rank``, and a sentence for each figure."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
 
 
 def show_results(results: dict[tuple[str, ...], dict], as_json: bool) -> None:
-    """results: metrics by (run, inference). JSON is keyed run, then inference; percentages are 0 to 100."""
+    """results: metrics by (run, inference), percentages from 0 to 100."""
     if not as_json:
         return _show(("run", "inference"), results)
     nested: dict[str, dict[str, dict]] = {}
@@ -19,7 +19,7 @@ def show_results(results: dict[tuple[str, ...], dict], as_json: bool) -> None:
 
 
 def show_file_results(results: dict[str, dict], as_json: bool) -> None:
-    """results: metrics by inference. JSON is the only document, or the documents keyed by criterion."""
+    """results: metrics by inference. JSON: the only document, or those by criterion."""
     if as_json:
         return console.document(next(iter(results.values())) if len(results) == 1 else results)
     return _show(("inference",), {(name,): metrics for name, metrics in results.items()})
@@ -55,7 +55,7 @@ def print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> 
 
 
 def figure_notes(results: Sequence[dict]) -> list[str]:
-    """The meaning and the setting of the figures, one sentence a line. results: metrics documents."""
+    """The meaning of the figures, one sentence a line. results: metrics documents."""
     first = results[0]
     ranked = "vectors from files" if first["split"] == "files" else f"{first['split']} split"
     lines = [

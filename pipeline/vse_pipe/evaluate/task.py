@@ -1,4 +1,4 @@
-"""What is ranked: the images and captions, the bank that corrects hubs, and the validation data that choose parameters."""
+"""What is ranked: images and captions, the bank, and validation data."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,10 +39,11 @@ class Untuned(UsageError):
 
 @dataclass(frozen=True)
 class Task:
-    """split: what is ranked. bank: the queries that correct its scores. validation, validation_bank: the split and the
-    bank that choose parameters; validation is None for the reason ``lacking``. about: content of every metrics document.
-    options: of ``evaluate``. seed: for the bootstrap. names: of ids that are text. trials: of scores that are given;
-    None: they are computed from the vectors. tuned_on: the data set of ``validation``, if it is another one."""
+    """split: what is ranked. bank: the queries that correct its scores. validation,
+    validation_bank: the split and the bank that choose parameters; validation is None for the
+    reason ``lacking``. about: content of every metrics document. options: of ``evaluate``. seed:
+    for the bootstrap. names: of ids that are text. trials: of scores that are given; None: they are
+    computed from the vectors. tuned_on: the data set of ``validation``, if it is another one."""
 
     split: Split
     bank: BankSource
@@ -63,9 +64,9 @@ class Task:
     def of_run(
         cls, params: Params, run: str, embedded: Embedded, criteria: Sequence[Criterion], device: torch.device
     ) -> "Task":
-        """The split, the bank and the validation data that params.yaml names, from the embeddings of ``run``. A transfer
-        may take the bank and the validation data from its run's training data set. criteria: those to measure. Raises
-        InputError when they do not fit."""
+        """The split, the bank and the validation data that params.yaml names, from the embeddings
+        of ``run``. A transfer may take the bank and the validation data from its run's training
+        data set. criteria: those to measure. Raises InputError when they do not fit."""
         options = params.evaluate.for_dataset(params.dataset(run))
         split, moved = embedded.split(options.split, device), embedded.transfer(options.split)
         training = cache(partial(_training, params, run))
@@ -108,14 +109,14 @@ class Task:
         return criterion.open_parameters(self.options.tune)
 
     def require_parameters(self, criterion: Criterion) -> None:
-        """Raises Untuned when parameters of the criterion are open and there are no validation data."""
+        """Raises Untuned for open parameters without validation data."""
         names = self.open_parameters(criterion)
         if names and self.validation is None:
             fixed = ", or evaluate.tune: false" if self.options.tune else ""
             raise Untuned(f"{self.lacking}; give {', '.join(names)}{fixed}")
 
     def tuned(self, criteria: Sequence[Criterion]) -> tuple["Task", list[Criterion]]:
-        """Validation data choose every parameter that was not given, unless ``evaluate.tune`` was given."""
+        """Validation data choose parameters that are open, unless ``evaluate.tune`` says no."""
         if self.validation is None or "tune" in self.options.model_fields_set:
             return self, list(criteria)
         pinned = [each.with_options(each.rescoring.params.pinned()) for each in criteria]
@@ -133,7 +134,8 @@ class Task:
     def validation_trials(self, sets: int = 1) -> dict[str, list[Trial]]:
         """The validation folds that choose parameters, by direction. sets: see ``criteria.trials``.
 
-        Raises InputError without validation data, and when the ranked split or the bank shares items with them."""
+        Raises InputError without validation data, and when the ranked split or the bank shares
+        items with them."""
         if self.validation is None:
             raise InputError(f"{self.lacking}, so nothing can choose parameters; give them, such as inference.rgm.lam")
         disjoint(self.validation, self.split, "validation data", "split", self.names)
@@ -142,8 +144,8 @@ class Task:
         return trials(folds, self.validation_bank, self.similarity, self.options.memory, sets)
 
     def judged(self, dataset: Path | None = None) -> "Task":
-        """With the judgements, labels and groups of queries that ``options`` names. dataset: the folder
-        with the names of images and captions; by default the ids are their names."""
+        """With the judgements, labels and groups of queries that ``options`` names. dataset: the
+        folder with the names of images and captions; by default the ids are their names."""
         options = self.options
         if not (options.judgements or options.labels or options.by or options.groups):
             return self
@@ -186,7 +188,7 @@ def _lender(
 
 
 def _bank(embedded: Embedded, lender: Embedded, settings: EvaluateParams, device: torch.device) -> BankSource:
-    """A split of ``lender``, named with its data set for a transfer, or a folder of embeddings from the same model."""
+    """A split of ``lender``, or a folder of embeddings from the same model."""
     if settings.bank in _SPLITS:
         moved = embedded.transfer(settings.split)
         dataset = moved.get("dataset" if lender is embedded else "trained_on")
@@ -200,8 +202,8 @@ def _bank(embedded: Embedded, lender: Embedded, settings: EvaluateParams, device
 
 
 def _lent(embedded: Embedded, lender: Any, name: str | None, device: torch.device) -> Split:
-    """A split of ``lender``, all its splits without a name. Text ids get the numbers that they have in ``embedded``,
-    because the numbers of two data sets are unrelated."""
+    """A split of ``lender``, all its splits without a name. Text ids get the numbers that they have
+    in ``embedded``, because the numbers of two data sets are unrelated."""
     split = lender.all_splits(device) if name is None else lender.split(name, device)
     if embedded.names is None or lender.folder == embedded.folder:
         return split

@@ -1,4 +1,4 @@
-"""Tables of text that users write: Parquet, CSV, or lines that are split at white space; pairs of captions and images."""
+"""Tables of text: Parquet, CSV, or lines split at white space; pairs of ids."""
 
 import csv
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.files import existing, read_parquet
 
 PAIR = ("image_id", "caption_id")
-# The second column of TREC qrels has no meaning there; ours says so that the queries, in the first column, are images.
+# The second column of TREC qrels has no meaning there; ours says so that the queries, in the first
+# column, are images.
 IMAGE_QUERIES = "image_to_text"
 _OF_IMAGES = {"caption_id": "image_id", "image_id": "caption_id"}
 _SHOWN = 40
@@ -27,11 +28,11 @@ def read(
     bare: Sequence[Sequence[str]] = (),
     headed: bool = True,
 ) -> pd.DataFrame:
-    """A table of text. bare: the columns of a text file without a header, chosen by their number. headed: a first line
-    that has one of the names is a header.
+    """A table of text. bare: the columns of a text file without a header, chosen by their number.
+    headed: a first line that has one of the names is a header.
 
-    Raises MissingResource for a missing file, InputError for missing columns, empty or missing cells, or a file beyond
-    the memory limit, IntegrityError for a damaged Parquet file."""
+    Raises MissingResource for a missing file, InputError for missing columns, empty or missing
+    cells, or a file beyond the memory limit, IntegrityError for a damaged Parquet file."""
     existing(path)
     if path.suffix == ".parquet":
         return _parquet(path, columns, optional)
@@ -88,8 +89,9 @@ def numbers(path: Path, table: pd.DataFrame, name: str) -> Float[np.ndarray, " r
 
 
 def read_pairs(path: Path, grade: str, bare: Sequence[Sequence[str]] = ()) -> pd.DataFrame:
-    """Judged pairs: columns image_id, caption_id and optionally ``grade``; or TREC lines, ``caption_id 0 image_id grade``,
-    with ``IMAGE_QUERIES`` for 0 the image first. bare: of ``read``."""
+    """Judged pairs: columns image_id, caption_id and optionally ``grade``; or TREC lines,
+    ``caption_id 0 image_id grade``, with ``IMAGE_QUERIES`` for 0 the image first. bare: of
+    ``read``."""
     trec = ("caption_id", "iteration", "image_id", grade)
     table = read(path, PAIR, [grade], [trec, *bare])
     if "iteration" in table and table["iteration"].iloc[0] == IMAGE_QUERIES:

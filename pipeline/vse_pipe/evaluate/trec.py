@@ -1,4 +1,4 @@
-"""Evaluate a TREC run: metrics.json, and queries.parquet with a row for each query that has a correct item."""
+"""A TREC run: metrics.json, and queries.parquet of queries with a correct item."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -53,10 +53,11 @@ _PAIR = ["query", "item"]
 def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | None = None) -> dict:
     """The metrics document; ``out`` receives it with queries.parquet.
 
-    run: lines ``query Q0 item rank score tag``; only scores count, as in trec_eval, and equal scores are ties. qrels:
-    lines ``query 0 item relevance``; a pair is correct with a mean relevance above ``params.correct_above``. A query with
-    correct items and no answer counts as a miss; queries without a correct item are left out. Raises InputError for
-    files of another form, a run with repeated pairs, or files without a common query."""
+    run: lines ``query Q0 item rank score tag``; only scores count, as in trec_eval, and equal
+    scores are ties. qrels: lines ``query 0 item relevance``; a pair is correct with a mean
+    relevance above ``params.correct_above``. A query with correct items and no answer counts as a
+    miss; queries without a correct item are left out. Raises InputError for files of another form,
+    a run with repeated pairs, or files without a common query."""
     if out is not None:
         require_free(out, METRICS, "an evaluation of a TREC run")
     with memory.limit(params.memory, "evaluate.memory"):
@@ -85,7 +86,7 @@ def _read(path: Path, names: tuple[str, ...], number: str) -> pd.DataFrame:
 
 
 def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams, qrels: str) -> tuple[dict, pa.Table]:
-    """The figures, and a row for each query. answers: query, item, score. judged: query, item, relevance."""
+    """The figures, and a row a query. answers: query, item, score. judged: relevance."""
     names = pd.Index(judged.loc[judged["relevance"] > params.correct_above, "query"].unique())
     judged, matched = (table[table["query"].isin(names)] for table in (judged, answers))
     if not len(names) or matched.empty:

@@ -37,7 +37,8 @@ _ENCODED = "encoded"
 _SPLIT = "test"
 # Words of a caption, about.
 _WORDS = 16
-# Consecutive rows of a file: ids of captions or images, those of the images that they show, vectors.
+# Consecutive rows of a file: ids of captions or images, those of the images that they show,
+# vectors.
 Rows = tuple[np.ndarray, np.ndarray, Sides]
 
 

@@ -18,7 +18,8 @@ from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.trained import FEATURES, TEXTS, Trained
 
 CARD, WEIGHTS = "README.md", model_files.WEIGHTS
-# Files of text features that a sentence needs. Token ids need only the vocabulary, which the model has.
+# Files of text features that a sentence needs. Token ids need only the vocabulary, which the model
+# has.
 OF_TEXTS = (texts.META, texts.VOCABULARY, texts.STATE)
 OF_FEATURES = (features.META,)
 _FOLDERS = (model_files.PEER, TEXTS, FEATURES, WEIGHTS)

@@ -25,7 +25,8 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 
 _MEMBER = r"(?s)^(?P<shard>.+?\.tar)::(?P<offset>[0-9]+):[0-9]+::"
-# In images.parquet a place in another file, or a box: what the formats csv and karpathy do not read.
+# In images.parquet a place in another file, or a box: what the formats csv and karpathy do not
+# read.
 _PLACE = r"\.tar::|\.parquet::|\.npy#|#xywh="
 _DATACOMP = "^[0-9a-f]{32}$"
 

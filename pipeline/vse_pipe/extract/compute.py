@@ -32,8 +32,8 @@ Read = Callable[[Item], Arrays]
 
 @dataclass(frozen=True)
 class ReadBatch:
-    """arrays: (B, ...), or a tuple of such, for the B readable ``items`` in the order of the images,
-    None when B is 0; failures: why the other images cannot be read, by image_id."""
+    """arrays: (B, ...), or a tuple of such, for the B readable ``items`` in the order of the
+    images, None when B is 0; failures: why the other images cannot be read, by image_id."""
 
     arrays: Arrays | None
     items: list[Item]
@@ -198,7 +198,8 @@ class Computer:
         job = self.job
         work = chain.from_iterable(map(job.batches, numbers))
         # A GPU must not wait for readers. On a CPU readers and network need the same cores: working
-        # at once is no faster than taking turns and costs up to 7 % more time (measured on 2 cores).
+        # at once is no faster than taking turns and costs up to 7 % more time (measured on 2
+        # cores).
         ahead = _AHEAD_OF_A_GPU if self.device.type == "cuda" else 0
         reading = batches(work, partial(job.backbone.read, job.root), ahead)
         total = sum(map(job.batch_count, numbers))

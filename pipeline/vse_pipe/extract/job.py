@@ -45,12 +45,11 @@ class Backbone:
     """A backbone reads one image at a time and turns batches of them into features.
 
     read: (image root, item) -> an array whose shape and type are the same for every image, or a
-    tuple of such arrays. It is called from several threads at once and raises InputError naming
-    the file and the image.
-    module: in eval mode, on the CPU; the stage moves it. It takes tensors (B, ...) of these arrays,
-    an argument for each array of a tuple, and returns (B, D), or (B, R, D) for R regions, or Output.
-    about: JSON for meta.json and the fingerprint; everything besides Params that the features
-    depend on, such as the digest of weights and the resolved transform.
+    tuple of such arrays. It is called from several threads at once and raises InputError naming the
+    file and the image. module: in eval mode, on the CPU; the stage moves it. It takes tensors (B,
+    ...) of these arrays, an argument for each array of a tuple, and returns (B, D), or (B, R, D)
+    for R regions, or Output. about: JSON for meta.json and the fingerprint; everything besides
+    Params that the features depend on, such as the digest of weights and the resolved transform.
     libraries: distributions whose version matters. precision: ``auto``, ``float32`` or
     ``bfloat16``."""
 

@@ -83,8 +83,9 @@ class Extractor(nn.Module):
 def without_classifier(model: nn.Module, classes: int) -> nn.Module:
     """Replace the last linear layer (or convolution, as in SqueezeNet) by the identity, in place.
 
-    VGG and AlexNet of torchvision then return fc7 after its ReLU, its other classifiers their pooled features. Raises
-    UsageError when the layer does not have ``classes`` outputs and so is not the classifier."""
+    VGG and AlexNet of torchvision then return fc7 after its ReLU, its other classifiers their
+    pooled features. Raises UsageError when the layer does not have ``classes`` outputs and so is
+    not the classifier."""
     layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     name, layer = layers[-1]
     outputs = layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
@@ -106,9 +107,9 @@ def dimensions(network: Extractor, size: int, name: str) -> int:
 
 @dataclass(frozen=True)
 class Classifier:
-    """make: returns the network, freshly initialised; strip: removes its classifier; source: address of published
-    weights, None when params name a file or random weights; rename: (tensors of the file, network) -> tensors under its
-    keys."""
+    """make: returns the network, freshly initialised; strip: removes its classifier; source:
+    address of published weights, None when params name a file or random weights; rename: (tensors
+    of the file, network) -> tensors under its keys."""
 
     name: str
     library: str
@@ -121,8 +122,8 @@ class Classifier:
     def loaded(self, params: ImageParams, seed: int) -> tuple[nn.Module, dict]:
         """The network with the weights that ``params`` name, and their description for meta.json.
 
-        Weights are located first, because a missing file is noticed faster than a network is built. Raises what
-        ``weights.locate`` and ``states.load`` raise."""
+        Weights are located first, because a missing file is noticed faster than a network is built.
+        Raises what ``weights.locate`` and ``states.load`` raise."""
         source = weights.locate(params, self.source, seed)
         model = devices.seeded(self.make, seed, self.library, self.name)
         if source.path is not None:
@@ -169,10 +170,12 @@ def run(model: nn.Module, pixels: Tensor, name: str) -> Any:
 
 
 class RandomFilters(nn.Module):
-    """(B, 3, S, S) to (B, 2 * filters): the strongest response of the image to each filter, and to its negative.
+    """(B, 3, S, S) to (B, 2 * filters): the strongest response of the image to each filter, and to
+    its negative.
 
-    Filters are Gaussian, scaled to unit length. The mean over the features is subtracted from every vector, because
-    maxima are all positive and any two images would otherwise point the same way (cosine 0.94 on ``shapes``)."""
+    Filters are Gaussian, scaled to unit length. The mean over the features is subtracted from every
+    vector, because maxima are all positive and any two images would otherwise point the same way
+    (cosine 0.94 on ``shapes``)."""
 
     def __init__(self, filters: int, size: int, stride: int) -> None:
         super().__init__()
@@ -217,7 +220,8 @@ def torchvision_classifier(name: str, params: ImageParams, arguments: dict) -> C
 def _own_arguments(name: str, size: int) -> dict:
     """The arguments that torchvision adds when it builds these networks for published weights."""
     if name in ("googlenet", "inception_v3"):
-        # torchvision sets transform_input for published weights only; it then expects the usual mean and std.
+        # torchvision sets transform_input for published weights only; it then expects the usual
+        # mean and std.
         return {"transform_input": True, "init_weights": True}
     if name.startswith("vit_"):
         return {"image_size": size}

@@ -48,9 +48,9 @@ _NEEDED = ("embed_dim", "vision_cfg", "text_cfg")
 
 @dataclass(frozen=True)
 class Architecture:
-    """content: model_cfg and preprocess_cfg, as in a hub's open_clip_config.json; tag: name of the published weights,
-    None for other weights; source: address of weights to fetch; file: description of the architecture's file, for
-    meta.json."""
+    """content: model_cfg and preprocess_cfg, as in a hub's open_clip_config.json; tag: name of the
+    published weights, None for other weights; source: address of weights to fetch; file:
+    description of the architecture's file, for meta.json."""
 
     name: str
     content: dict
@@ -186,8 +186,8 @@ class Tower(nn.Module):
 
 @dataclass(frozen=True)
 class Pair:
-    """config: of the architecture, as in open_clip's JSON files; preprocessing: as open_clip has it; about: network,
-    weights, scale and bias of the logits, for meta.json."""
+    """config: of the architecture, as in open_clip's JSON files; preprocessing: as open_clip has
+    it; about: network, weights, scale and bias of the logits, for meta.json."""
 
     model: nn.Module
     config: dict
@@ -201,10 +201,12 @@ class Pair:
 
 
 def load(options: PairParams, seed: int) -> Pair:
-    """The model that ``options`` name, in evaluation mode and on the CPU; random weights are drawn by ``seed``.
+    """The model that ``options`` name, in evaluation mode and on the CPU; random weights are drawn
+    by ``seed``.
 
-    Raises as ``published_architecture``, MissingResource without the weights, UsageError for options that open_clip
-    cannot build, InputError for weights of another architecture, IntegrityError for weights with another digest."""
+    Raises as ``published_architecture``, MissingResource without the weights, UsageError for
+    options that open_clip cannot build, InputError for weights of another architecture,
+    IntegrityError for weights with another digest."""
     architecture = published_architecture(options)
     source = weights.locate(options, architecture.source, seed)
     model = built(architecture.content, architecture.name, seed, source.path)
@@ -231,8 +233,8 @@ def built(content: dict, name: str, seed: int, path: Path | None = None) -> Any:
 
 @contextlib.contextmanager
 def folder(content: dict, files: Path | None = None) -> Iterator[str]:
-    """The name by which open_clip reads a temporary folder like one of a hub. files: a folder whose files are linked
-    too.
+    """The name by which open_clip reads a temporary folder like one of a hub. files: a folder whose
+    files are linked too.
 
     The warning of open_clip that the folder holds no weights is silenced."""
     root = logging.getLogger()
@@ -252,9 +254,9 @@ def folder(content: dict, files: Path | None = None) -> Iterator[str]:
 
 @lru_cache(maxsize=2)  # opening one takes a second
 def pair_tokenizer(model: str, files: str | None) -> tuple[Any, dict]:
-    """The function from n sentences to token ids (n, L), and the architecture. model: as of ``model_config``; files: the
-    folder of its files, where the tokenizer does not come with open_clip. Raises as ``model_config``, and
-    MissingResource without these files."""
+    """The function from n sentences to token ids (n, L), and the architecture. model: as of
+    ``model_config``; files: the folder of its files, where the tokenizer does not come with
+    open_clip. Raises as ``model_config``, and MissingResource without these files."""
     config, where = model_config(model), Path(files).expanduser() if files else None
     import open_clip
 

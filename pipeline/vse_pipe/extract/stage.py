@@ -34,11 +34,12 @@ _EXAMPLES = 20
 
 
 def extract(params: Params, features: str, device: str = "auto", work: Work | None = None) -> Path:
-    """Write data/extract/<dataset>/<features>/: features.npy with a row for each row of images.parquet, in its order.
+    """Write data/extract/<dataset>/<features>/: features.npy with a row for each row of
+    images.parquet, in its order.
 
     A call goes on where a killed one stopped and ends with the same bytes. It computes nothing when
-    the same features exist, and only new pictures when features of other pictures do. work: how
-    the shards are spread over processes; with a share, only its shards are computed and nothing is
+    the same features exist, and only new pictures when features of other pictures do. work: how the
+    shards are spread over processes; with a share, only its shards are computed and nothing is
     assembled. Raises InputError (naming an image), MissingResource or IntegrityError (weights),
     UsageError, LockedError."""
     from vse_pipe.core import devices  # torch, after a second writer has been refused
@@ -157,7 +158,8 @@ def require_allowed(job: Job, failures: dict[int, str], name: str) -> None:
 def computed_shards(
     job: Job, numbers: list[int], name: str, device: str, engine: EngineParams
 ) -> Generator[tuple[int, Shard], None, None]:
-    """Yield the shards of ``numbers``, each with its number, in the order in which they finish. name: of the features.
+    """Yield the shards of ``numbers``, each with its number, in the order in which they finish.
+    name: of the features.
 
     The local engine has one network and decodes images in threads; other engines have a network in
     each worker. Raises what computing and the engine raise."""

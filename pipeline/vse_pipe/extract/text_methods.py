@@ -1,8 +1,10 @@
-"""The corpus and the state of methods of text features, and shared functions: sentence encoders, words and their ids.
+"""The corpus and the state of methods of text features, and shared functions: sentence encoders,
+words and their ids.
 
-A method has ``Params``, ``fit(corpus, params, seed) -> State`` and ``transform(texts, state, params)``. ``transform``
-treats any captions with what ``fit`` learnt and returns (n, D) float32 vectors, or token ids and the number of captions
-that were cut. A method with a vocabulary also has ``terms(text, params)``: the words that it looks up, in their order.
+A method has ``Params``, ``fit(corpus, params, seed) -> State`` and ``transform(texts, state,
+params)``. ``transform`` treats any captions with what ``fit`` learnt and returns (n, D) float32
+vectors, or token ids and the number of captions that were cut. A method with a vocabulary also has
+``terms(text, params)``: the words that it looks up, in their order.
 """
 
 import re
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The captions of a data set and their splits, in the order of captions.parquet. Both can be iterated several times
-    and need not be in memory."""
+    """The captions of a data set and their splits, in the order of captions.parquet. Both can be
+    iterated several times and need not be in memory."""
 
     texts: Iterable[str]
     splits: Iterable[str]
@@ -79,7 +81,8 @@ def _loaded(name: str, revision: str | None, device: str):
         raise missing_package("text features of a sentence encoder", "sentence-transformers") from error
     folder = Path(name).expanduser()
     try:
-        # All files at once, because the encoder would wait half a minute for each file that cannot be fetched.
+        # All files at once, because the encoder would wait half a minute for each file that cannot
+        # be fetched.
         path = folder if folder.is_dir() else snapshot_download(name, revision=revision, allow_patterns=_FILES)
         kwargs = {"use_safetensors": True}
         return SentenceTransformer(str(path), device=str(chosen), trust_remote_code=False, model_kwargs=kwargs)
@@ -90,9 +93,10 @@ def _loaded(name: str, revision: str | None, device: str):
         ) from error
 
 
-# Captions of letters, digits, single hyphens, commas behind words and a full stop at the end, without words that the
-# rules take apart. The other rules change no such caption, but nltk tries all sixty: 540 us instead of 23. The
-# quantifiers are possessive, so that a caption with many spaces fails after one pass.
+# Captions of letters, digits, single hyphens, commas behind words and a full stop at the end,
+# without words that the rules take apart. The other rules change no such caption, but nltk tries
+# all sixty: 540 us instead of 23. The quantifiers are possessive, so that a caption with many
+# spaces fails after one pass.
 _WORD = "[a-z0-9]++(?:-[a-z0-9]++)*+"
 _PLAIN = re.compile(
     rf"(?!.*(?:cannot|gimme|gonna|gotta|lemme|wanna))(?:{_WORD},?+ ++)*+(?:{_WORD})?+ *+\.?+ *+",
@@ -103,8 +107,8 @@ _PLAIN = re.compile(
 def tokenize(caption: str) -> list[str]:
     """Lower case, then Treebank rules.
 
-    The authors first split sentences with punkt, which needs downloaded data. Here a caption is one line, so a full
-    stop inside a caption stays with its word."""
+    The authors first split sentences with punkt, which needs downloaded data. Here a caption is one
+    line, so a full stop inside a caption stays with its word."""
     return split(caption.lower())
 
 
@@ -118,18 +122,19 @@ def split(caption: str) -> list[str]:
 
 
 def build_vocabulary(captions: Iterable[str], min_count: int) -> list[str]:
-    """The special four, then words with at least ``min_count`` occurrences, most frequent first, ties in word order.
+    """The special four, then words with at least ``min_count`` occurrences, most frequent first,
+    ties in word order.
 
-    The authors have the same set (count >= 4 over train and dev captions). Their order was Python 2's hash order, which
-    cannot be reproduced."""
+    The authors have the same set (count >= 4 over train and dev captions). Their order was Python
+    2's hash order, which cannot be reproduced."""
     counts = Counter(word for caption in captions for word in tokenize(caption))
     frequent = [word for word, count in counts.items() if count >= min_count and word not in SPECIAL]
     return SPECIAL + sorted(frequent, key=lambda word: (-counts[word], word))
 
 
 def encode(captions: Iterable[str], words: list[str], max_words: int) -> tuple[Tokens, int]:
-    """The ids of ``<start>`` words ``<end>``, with ``<unk>`` for unknown words, and the number of captions that were
-    cut at ``max_words``."""
+    """The ids of ``<start>`` words ``<end>``, with ``<unk>`` for unknown words, and the number of
+    captions that were cut at ``max_words``."""
     ids = {word: place for place, word in enumerate(words)}
     rows, cut = [], 0
     for caption in captions:
@@ -180,9 +185,11 @@ def splitter(params: WordVectorParams) -> Callable[[str], list[str]]:
 
 
 def known_words(corpus: Corpus, params: WordVectorParams) -> tuple[list[str], Float32[np.ndarray, "words dim"], dict]:
-    """The words of all captions that have a vector, in word order, their vectors, and counts for meta.json.
+    """The words of all captions that have a vector, in word order, their vectors, and counts for
+    meta.json.
 
-    Captions of all splits are used, because words are only looked up and nothing is learnt from them."""
+    Captions of all splits are used, because words are only looked up and nothing is learnt from
+    them."""
     tokens = splitter(params)
     counts = Counter(token for text in corpus.texts for token in tokens(text))
     words, vectors = read_word_vectors(params.path, counts.keys())

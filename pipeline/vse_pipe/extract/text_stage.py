@@ -28,8 +28,8 @@ _TOKENS = 2**14
 
 
 def extract_texts(params: Params, name: str) -> Path:
-    """Write data/extract/<dataset>/<name>/ for the node ``texts.<name>``: a row for each row of captions.parquet, in
-    its order.
+    """Write data/extract/<dataset>/<name>/ for the node ``texts.<name>``: a row for each row of
+    captions.parquet, in its order.
 
     A call returns at once when the same text features exist; a killed call leaves the folder
     unchanged. Raises InputError, MissingResource or IntegrityError for captions, word vectors and
@@ -111,7 +111,8 @@ def _finished(out: Path, digest: str) -> bool:
 def write(
     out: Path, ids: np.ndarray, lines: Iterable[str], method: ModuleType, options, state: State, about: dict
 ) -> str:
-    """Transform captions by what the method has learnt, and write. Returns a few words about the result.
+    """Transform captions by what the method has learnt, and write. Returns a few words about the
+    result.
 
     ids: of the captions ``lines``, of which a block is in memory at a time."""
     gives = TEXT_FEATURES.traits(about["method"]).gives

@@ -25,8 +25,8 @@ FILES = (pairs.NAME,)
 def inject(params: Params, noise: str) -> Path:
     """Write data/inject/<dataset>/<noise>/pairs.parquet. With rate 0 all pairs stay as they are.
 
-    A data set without captions has no pairs; runs that train nothing need none. Raises MissingResource, IntegrityError
-    or InputError when a protocol cannot use its file."""
+    A data set without captions has no pairs; runs that train nothing need none. Raises
+    MissingResource, IntegrityError or InputError when a protocol cannot use its file."""
     started = time.monotonic()
     node = params.noises[noise]
     out, source = paths.injected(node.dataset, noise), paths.prepared(node.dataset)
@@ -95,11 +95,11 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
 def _decided(
     params: Params, noise: str, table: pa.Table, images: pa.Table, captions: pa.Table
 ) -> tuple[pa.Table, dict[str, int]]:
-    """The pairs with the columns ``weight`` and ``kept``, and the numbers of pairs that were dropped, rematched and
-    weighted, and of decisions that are not applied.
+    """The pairs with the columns ``weight`` and ``kept``, and the numbers of pairs that were
+    dropped, rematched and weighted, and of decisions that are not applied.
 
-    table: the pairs of the base protocol; images, captions: the prepared tables. Decisions on val and test pairs are
-    left to ``prepare``. Raises InputError as ``decisions.read``."""
+    table: the pairs of the base protocol; images, captions: the prepared tables. Decisions on val
+    and test pairs are left to ``prepare``. Raises InputError as ``decisions.read``."""
     from vse_pipe.artifacts import decisions  # pandas, which other protocols do not need
 
     node = params.noises[noise]
@@ -143,8 +143,8 @@ def shown_images(
     basis: float | np.ndarray | None,
     seed: int,
 ) -> Int[np.ndarray, " captions"]:
-    """The image that each caption is shown with. owners: its own image; images: all, each once; member: a protocol;
-    basis: the rate or the index of the protocol.
+    """The image that each caption is shown with. owners: its own image; images: all, each once;
+    member: a protocol; basis: the rate or the index of the protocol.
 
     Protocols use positions in ``images``, the order of the data set, as the authors' loaders do."""
     order = np.argsort(images)

@@ -19,10 +19,11 @@ TRAIN = "train"
 
 
 def teach(params: Params, name: str) -> Path:
-    """Write data/inject/<dataset>/<name>/: the pairs.parquet of the node that ``noise`` names, and teachers.json.
+    """Write data/inject/<dataset>/<name>/: the pairs.parquet of the node that ``noise`` names, and
+    teachers.json.
 
-    Raises InputError for a run that is not embedded, or not with its training split, IntegrityError for pairs or
-    vectors of other images or captions than are prepared now."""
+    Raises InputError for a run that is not embedded, or not with its training split, IntegrityError
+    for pairs or vectors of other images or captions than are prepared now."""
     started = time.monotonic()
     node = params.teachers[name]
     out, base = paths.injected(node.dataset, name), paths.injected(node.dataset, node.noise)

@@ -17,8 +17,8 @@ from vse_pipe.ranking.scores import Similarity
 
 @dataclass(frozen=True)
 class BoxSide:
-    """Mentions or proposals, grouped by picture. table: one row for each; pictures: int64, ascending; vectors: in the
-    run's space."""
+    """Mentions or proposals, grouped by picture. table: one row for each; pictures: int64,
+    ascending; vectors: in the run's space."""
 
     table: pa.Table
     pictures: np.ndarray
@@ -121,8 +121,8 @@ def average_precisions(
     IoU with the true box that it overlaps most is at least ``threshold`` and no better box has
     found that true box (Pascal VOC; Everingham et al., IJCV 2010, section 4.2). Precision at a
     recall is the best at that recall or a larger one. The average precision is the area under that
-    curve, or for ``eleven_point`` its mean at the recalls 0, 0.1, ..., 1 (Everingham et al., IJCV 2015,
-    section 3.4.1; IJCV 2010, section 4.2)."""
+    curve, or for ``eleven_point`` its mean at the recalls 0, 0.1, ..., 1 (Everingham et al., IJCV
+    2015, section 3.4.1; IJCV 2010, section 4.2)."""
     ranked = [(np.zeros(0, np.int64), np.zeros(0, np.float32), np.zeros(0, bool))]
     positives = np.zeros(names.max(initial=-1) + 1, np.int64)
     for scene in scenes:

@@ -18,7 +18,8 @@ _TextFigure = Literal["t2i.r1", "t2i.r5", "t2i.r10", "t2i.medr", "t2i.meanr"]
 _PhraseFigure = Literal["phrase.r1", "phrase.r5", "phrase.r10", "phrase.map"]
 Figure = Literal[_ImageFigure, _TextFigure, "rsum", "hs_sum", _PhraseFigure]
 RECALLS = tuple(f"{way}.r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
-# The ranked test images: all of a small set, all of COCO's, its first thousand, the mean over its five folds.
+# The ranked test images: all of a small set, all of COCO's, its first thousand, the mean over its
+# five folds.
 Protocol = Literal["1k", "5k", "c1", "c2", "phrases"]
 MemberKey = Literal["loss", "scheme", "similarity", "text", "image", "sampler"]
 MEMBERS: tuple[MemberKey, ...] = get_args(MemberKey)
@@ -27,10 +28,11 @@ MEMBERS: tuple[MemberKey, ...] = get_args(MemberKey)
 class Settings(Strict):
     """Some parameters of a run. A row merges its settings; later ones override earlier ones.
 
-    dataset: a name under ``datasets`` of _common.yaml. features, texts, noise: nodes of params.yaml with their ``name``
-    and without data set; each replaces an earlier one completely. Members are given by name, with values in ``options``
-    as in ``runs.<name>.options``; a new member drops the values of the old one. train: values of ``runs.<name>.train``;
-    inference: values of criteria. null in these removes an earlier value.
+    dataset: a name under ``datasets`` of _common.yaml. features, texts, noise: nodes of params.yaml
+    with their ``name`` and without data set; each replaces an earlier one completely. Members are
+    given by name, with values in ``options`` as in ``runs.<name>.options``; a new member drops the
+    values of the old one. train: values of ``runs.<name>.train``; inference: values of criteria.
+    null in these removes an earlier value.
     """
 
     dataset: str | None = None
@@ -51,11 +53,13 @@ class Settings(Strict):
 class Row(Strict):
     """A row of a table.
 
-    id: the paper's number, or a fixed one of ours; published: the figures in the order of the block's columns, null for
-    missing ones; settings: added to the block's. quoted: results of other people's work, with nothing to run. also:
-    further tables with the row. trains: the row whose model this one ranks under ``inference``. variants: further
-    settings by name, for ``<id>:<name>``. assumed: the remark on settings that the paper leaves open; note: for
-    readers. printed_rsum_differs: the sum of the six recalls, if it differs from the printed rsum by more than 0.3.
+    id: the paper's number, or a fixed one of ours; published: the figures in the order of the
+    block's columns, null for missing ones; settings: added to the block's. quoted: results of other
+    people's work, with nothing to run. also: further tables with the row. trains: the row whose
+    model this one ranks under ``inference``. variants: further settings by name, for
+    ``<id>:<name>``. assumed: the remark on settings that the paper leaves open; note: for readers.
+    printed_rsum_differs: the sum of the six recalls, if it differs from the printed rsum by more
+    than 0.3.
     """
 
     id: Key
@@ -81,8 +85,8 @@ class Row(Strict):
 
 
 class Block(Strict):
-    """Rows of a printed table with the same data set, protocol and settings. title: of the block in its table;
-    variants: of each row that is not quoted."""
+    """Rows of a printed table with the same data set, protocol and settings. title: of the block in
+    its table; variants: of each row that is not quoted."""
 
     table: str
     title: str = ""
@@ -103,8 +107,8 @@ class Block(Strict):
 
 
 class Paper(Strict):
-    """A paper's file. settings: by name, besides those of _common.yaml; remarks: assumptions of several rows, by name;
-    notes: on the paper, such as differences from the authors' code."""
+    """A paper's file. settings: by name, besides those of _common.yaml; remarks: assumptions of
+    several rows, by name; notes: on the paper, such as differences from the authors' code."""
 
     title: str
     authors: str
@@ -126,8 +130,8 @@ _NODES = ("dataset", "features", "texts", "noise")
 
 
 def merged(layers: Sequence[Settings]) -> Settings:
-    """The merged settings; later layers override earlier ones. A new member drops the options of the old one; null
-    drops a value."""
+    """The merged settings; later layers override earlier ones. A new member drops the options of
+    the old one; null drops a value."""
     values: dict = {"options": {}, "train": {}, "inference": {}}
     for layer in layers:
         for name in (*_NODES, *MEMBERS):

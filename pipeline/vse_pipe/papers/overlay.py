@@ -1,5 +1,5 @@
-"""Rows of papers as parameters: a row's overlay, the rows that runs and ensembles name, and figures and settings of a
-run beside those of its row."""
+"""Rows of papers as parameters: a row's overlay, the rows that runs and ensembles name, and figures
+and settings of a run beside those of its row."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,11 +41,12 @@ _MEASURED: dict[str, dict[str, Any]] = {
 
 
 def overlay(paper: str, row: str) -> dict:
-    """The part of params.yaml for ``row`` of ``paper``: nodes, a run or two with their ensemble, criteria, protocol.
+    """The part of params.yaml for ``row`` of ``paper``: nodes, a run or two with their ensemble,
+    criteria, protocol.
 
-    The run has every value of its members and its training, defaults included, so that the rest of the file cannot
-    change the row. Raises UsageError for an unknown paper or row, for quoted figures, and for a row that this version
-    cannot run.
+    The run has every value of its members and its training, defaults included, so that the rest of
+    the file cannot change the row. Raises UsageError for an unknown paper or row, for quoted
+    figures, and for a row that this version cannot run.
     """
     entry = catalogue.find(paper, row)
     lacking = needs(entry)
@@ -185,13 +186,14 @@ _LOCALISED = {"threshold": 0.5, "split": "test"}
 def compared_figures(
     marker: str, metrics: Mapping, inference: str = "nns", trained: Iterable[tuple[Run, FeatureSet]] = ()
 ) -> list[tuple[str, float, float, float | None]]:
-    """(figure, published, ours, ours - published) for every printed figure in ``metrics``. The difference is None where
-    ``incomparable`` has a reason.
+    """(figure, published, ours, ours - published) for every printed figure in ``metrics``. The
+    difference is None where ``incomparable`` has a reason.
 
-    marker: ``runs.<name>.row``, such as ``hal-aaai2020 2.12``; metrics: of an evaluation, as in metrics.json, or of a
-    localisation, with the mean average precision of ``localize.average_precision``. inference: the criterion of
-    ``metrics``; the paper may rank the model under it in another row. Empty if it does not. trained: as for
-    ``incomparable``. Raises UsageError for an unknown row.
+    marker: ``runs.<name>.row``, such as ``hal-aaai2020 2.12``; metrics: of an evaluation, as in
+    metrics.json, or of a localisation, with the mean average precision of
+    ``localize.average_precision``. inference: the criterion of ``metrics``; the paper may rank the
+    model under it in another row. Empty if it does not. trained: as for ``incomparable``. Raises
+    UsageError for an unknown row.
     """
     entry = rows_of_model(marker).get(inference)
     if entry is None:
@@ -212,8 +214,9 @@ _IMAGES = {"1k": 1000, "5k": 5000, "c1": 1000, "c2": 5000}
 def incomparable(
     marker: str, metrics: Mapping, inference: str = "nns", trained: Iterable[tuple[Run, FeatureSet]] = ()
 ) -> list[str]:
-    """Why no difference from the row's figures has a meaning: another data set, backbone, weights, crops, protocol or
-    number of test images. trained: the trainings of the measured model, with their features."""
+    """Why no difference from the row's figures has a meaning: another data set, backbone, weights,
+    crops, protocol or number of test images. trained: the trainings of the measured model, with
+    their features."""
     entry = rows_of_model(marker).get(inference) or catalogue.located(marker)
     chosen, reasons = entry.settings or Settings(dataset=entry.block.dataset), []
     for run, features in trained:

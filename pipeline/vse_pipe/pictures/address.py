@@ -1,12 +1,13 @@
-"""Addresses in images.parquet: a file, a member of a tar shard, or a cell of a Parquet file, or a box in one of these.
+"""Addresses in images.parquet: a file, a member of a tar shard, or a cell of a Parquet file, or a
+box in one of these.
 
     photos/beach.jpg
     train-0001.tar::1536:48211::000000012.jpg      offset and bytes of the member's data, then its name
     train-00000.parquet::17::image                 row of the file, counted from 0, then the column
     photos/beach.jpg#xywh=30,12,200,90             left, top, width and height in pixels of the upright picture
 
-The last is a media fragment of the W3C, and may follow any of the others. The name of a member is for messages only: no
-file of that name is written or opened.
+The last is a media fragment of the W3C, and may follow any of the others. The name of a member is
+for messages only: no file of that name is written or opened.
 """
 
 import re
@@ -99,11 +100,12 @@ _reading = threading.Lock()
 
 
 def value(path: Path, row: int, column: str) -> bytes | None:
-    """The bytes in ``column`` of one row, None where there are none. Raises IndexError when there is no such row or
-    column, InputError when the file is no Parquet file, is damaged, or a row group takes too much
-    memory.
+    """The bytes in ``column`` of one row, None where there are none. Raises IndexError when there
+    is no such row or column, InputError when the file is no Parquet file, is damaged, or a row
+    group takes too much memory.
 
-    Rows are read by row groups, and the last groups stay in memory: rows in order cost one pass over the file.
+    Rows are read by row groups, and the last groups stay in memory: rows in order cost one pass
+    over the file.
     """
     stamp = None  # a request for every row would take longer than the row
     if not files.is_remote(path):
@@ -124,7 +126,7 @@ def value(path: Path, row: int, column: str) -> bytes | None:
 
 @lru_cache(maxsize=4)
 def _opened(path: Path, stamp: tuple[int, int] | None) -> tuple[Parquet, np.ndarray]:
-    """The file as long as it does not change, and the first rows of its row groups, with the number of rows."""
+    """The file as long as it does not change, first rows of row groups, its rows."""
     file = Parquet(path, InputError)
     counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
     return file, np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])

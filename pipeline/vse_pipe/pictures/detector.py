@@ -16,7 +16,7 @@ from vse_pipe.core.weights import Named, Weights, WeightsFile, source_of
 
 
 class Detector(nn.Module):
-    """A picture (3, H, W) in 0..1 -> boxes (N, 4) in pixels and scores (N,) of the best class of each proposal."""
+    """A picture (3, H, W) in 0..1 -> boxes (N, 4) in pixels and scores (N,)."""
 
     # torchvision finds its parts by name.
     net: Any
@@ -42,7 +42,7 @@ class Detector(nn.Module):
         return boxes[large], scores[large]
 
     def proposals(self, picture: Float[Tensor, "3 height width"]) -> Float[Tensor, "proposals 4"]:
-        """The boxes of the region proposal network, best first, after its suppression and without classes."""
+        """The boxes of the region proposal network, best first, after suppression."""
         batch, _, boxes = self._proposed(picture)
         return _back(boxes[0], batch, picture)
 
@@ -66,10 +66,12 @@ def names() -> list[str]:
 
 
 def build(name: str, choice: Named, arguments: dict, sizes: tuple[int, int], seed: int) -> tuple[Detector, Weights]:
-    """choice: weights and sha256 of the detector; sizes: shorter and longest side of the pictures it will see.
+    """choice: weights and sha256 of the detector; sizes: shorter and longest side of the pictures
+    it will see.
 
-    Raises UnknownMember for an unknown Faster R-CNN of torchvision and for unknown weights, UsageError for unknown
-    arguments, and the errors of ``weights.locate`` and ``devices.read_weights``.
+    Raises UnknownMember for an unknown Faster R-CNN of torchvision and for unknown weights,
+    UsageError for unknown arguments, and the errors of ``weights.locate`` and
+    ``devices.read_weights``.
     """
     if name not in names():
         raise UnknownMember(unknown("detector", name, names()))
@@ -78,7 +80,8 @@ def build(name: str, choice: Named, arguments: dict, sizes: tuple[int, int], see
     if source.path is not None:
         devices.load_weights(net, devices.read_weights(source.path), source.path)
     if name == "fasterrcnn_resnet50_fpn" and choice.weights == "COCO_V1":
-        # torchvision uses these published weights with an eps of 0 in its frozen batch normalisation.
+        # torchvision uses these published weights with an eps of 0 in its frozen batch
+        # normalisation.
         for layer in net.modules():
             if isinstance(layer, nn.BatchNorm2d):
                 layer.eps = 0.0

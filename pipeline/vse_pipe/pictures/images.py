@@ -1,5 +1,5 @@
-"""Decoded pictures, boxes in them, and square crops of them, the input of a network. A picture is decoded once for
-consecutive boxes.
+"""Decoded pictures, boxes in them, and square crops of them, the input of a network. A picture is
+decoded once for consecutive boxes.
 """
 
 import contextlib
@@ -20,18 +20,20 @@ from vse_pipe.pictures import read
 from vse_pipe.pictures.address import Box, cut
 from vse_pipe.pictures.read import decoding, open_picture
 
-# Pixels of an image once it is scaled: one of 1 x 100,000 would else become one of 256 x 25,600,000.
+# Pixels of an image once it is scaled: one of 1 x 100,000 would else become one of 256 x
+# 25,600,000.
 LARGEST_SCALED = 2**26
-# With ``draft``, the least that libjpeg must leave of a picture, in multiples of the size it is then scaled to.
-# Measured on mosaics of photographs with SqueezeNet 1.1: at 2 the features' cosine is 0.9998, at 1 it falls to 0.988.
+# With ``draft``, the least that libjpeg must leave of a picture, in multiples of the size it is
+# then scaled to. Measured on mosaics of photographs with SqueezeNet 1.1: at 2 the features' cosine
+# is 0.9998, at 1 it falls to 0.988.
 MARGIN = 2
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
 @dataclass(frozen=True)
 class Transform:
-    """The arithmetic is that of torchvision's Resize, CenterCrop and FiveCrop on Pillow images; the mirror images are
-    those of the five crops, where TenCrop cuts the mirrored image anew."""
+    """The arithmetic is that of torchvision's Resize, CenterCrop and FiveCrop on Pillow images; the
+    mirror images are those of the five crops, where TenCrop cuts the mirrored image anew."""
 
     image_size: int
     resize: int
@@ -43,10 +45,12 @@ class Transform:
     draft: bool = False
 
     def pixels(self, image: Image.Image, size: tuple[int, int] | None = None, name: str = "") -> np.ndarray:
-        """uint8 (crops, image_size, image_size, 3): one centre crop, or corners, centre and their mirror images.
+        """uint8 (crops, image_size, image_size, 3): one centre crop, or corners, centre and their
+        mirror images.
 
-        size: of the whole image, where ``image`` is a reduced version of it; name: for messages. Raises UnreadableImage when its sides are
-        so unequal that it would be scaled to more than ``LARGEST_SCALED`` pixels.
+        size: of the whole image, where ``image`` is a reduced version of it; name: for messages.
+        Raises UnreadableImage when its sides are so unequal that it would be scaled to more than
+        ``LARGEST_SCALED`` pixels.
         """
         width, height = self._scaled(*(size or image.size))
         if width * height > LARGEST_SCALED:
@@ -66,7 +70,7 @@ class Transform:
         return MARGIN * wide, MARGIN * high
 
     def window(self, width: int, height: int) -> tuple[float, float, float, float]:
-        """The centre crop's edges x1, y1, x2, y2 in pixels of an image of that size, before it was resized."""
+        """The centre crop's edges x1, y1, x2, y2 in pixels of the image before resizing."""
         wide, high = self._scaled(width, height)
         x, y = self._centre(wide, high)
         across, down = width / wide, height / high
@@ -91,7 +95,7 @@ class Transform:
 
 
 def cropped(image: Image.Image, box: Box, name: str) -> Image.Image:
-    """A copy of ``box`` of an upright picture. Raises UnreadableImage when it has no area or reaches outside."""
+    """A copy of ``box``. Raises UnreadableImage for no area, or outside."""
     right, bottom = box.left + box.width, box.top + box.height
     if not box.width or not box.height or right > image.width or bottom > image.height:
         place, size = f"{box.width} x {box.height} at {box.left},{box.top}", f"{image.width} x {image.height}"
@@ -100,14 +104,16 @@ def cropped(image: Image.Image, box: Box, name: str) -> Image.Image:
 
 
 Size = tuple[int, int]
-# Readers work on the rows of a batch: many boxes of a picture follow each other. Threads wait for the first of them.
+# Readers work on the rows of a batch: many boxes of a picture follow each other. Threads wait for
+# the first of them.
 _decoding_whole = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Item:
-    """One row of images.parquet. sha256: hex digest of its content, empty if unknown; where: for messages; size: upright
-    width and height, 0 if unknown; name: the text that is its id in the data set, empty where ids are numbers."""
+    """One row of images.parquet. sha256: hex digest of its content, empty if unknown; where: for
+    messages; size: upright width and height, 0 if unknown; name: the text that is its id in the
+    data set, empty where ids are numbers."""
 
     image_id: int
     file: str
@@ -120,8 +126,8 @@ class Item:
 def load(root: Path, item: Item) -> Image.Image:
     """The image, or box, of a row, in mode RGB. A picture is decoded once for consecutive boxes.
 
-    Raises UnreadableImage when it is missing or does not decode, or the box is not inside, InputError for a name
-    outside ``root``, IntegrityError when the file changed after ``prepare``.
+    Raises UnreadableImage when it is missing or does not decode, or the box is not inside,
+    InputError for a name outside ``root``, IntegrityError when the file changed after ``prepare``.
     """
     address, box = cut(item.file)
     if box is None:
@@ -139,8 +145,8 @@ def pixels(root: Path, item: Item, transform: Transform) -> np.ndarray:
 def pixels_and_size(root: Path, item: Item, transform: Transform) -> tuple[np.ndarray, Size]:
     """The pixels, and width and height of the upright image or box. Raises as ``load``.
 
-    A picture with boxes is decoded at full size, also with ``transform.draft``: one decoding serves all boxes, and a
-    box does not depend on the others.
+    A picture with boxes is decoded at full size, also with ``transform.draft``: one decoding serves
+    all boxes, and a box does not depend on the others.
     """
     name = _name(root, item)
     if cut(item.file)[1] is None:
@@ -152,7 +158,7 @@ def pixels_and_size(root: Path, item: Item, transform: Transform) -> tuple[np.nd
 
 
 def item_orientation(root: Path, item: Item) -> int:
-    """The orientation of a row's picture in EXIF, 1 to 8. Raises as ``load``, except for damaged pixels."""
+    """EXIF's orientation, 1 to 8. Raises as ``load``, except for damaged pixels."""
     with decoding(_name(root, item)):
         return orientation(open_picture(_content(root, item), _name(root, item)))
 
@@ -164,8 +170,8 @@ def orientation(image: Image.Image) -> int:
 
 
 def turned(box: Sequence[float], orientation: int, size: Size) -> tuple[float, float, float, float]:
-    """A box of first and last pixels, after its stored picture of ``size`` has been turned upright. orientation: of
-    EXIF, 1 to 8."""
+    """A box of first and last pixels, after its stored picture of ``size`` has been turned upright.
+    orientation: of EXIF, 1 to 8."""
     (x1, y1, x2, y2), (width, height) = box, size
     if orientation in (2, 3, 7, 8):
         x1, x2 = width - 1 - x2, width - 1 - x1
@@ -175,19 +181,21 @@ def turned(box: Sequence[float], orientation: int, size: Size) -> tuple[float, f
 
 
 def header_size(image: Image.Image) -> Size:
-    """The upright size of an opened picture. Pillow turns that of a TIFF itself. Raises Pillow's errors."""
+    """The upright size of an opened picture; Pillow turns a TIFF itself."""
     return image.size if image.format == "TIFF" else upright(image.size, orientation(image))
 
 
 def upright(size: Size, turned: int) -> Size:
-    """The upright size of a stored ``size``. turned: ``orientation``; from 5 on width and height are exchanged."""
+    """The upright size of a stored ``size``. turned: ``orientation``, 5 on: exchanged."""
     return size[::-1] if turned >= 5 else size
 
 
 def file_bytes(path: Path, sha256: str = "") -> bytes | None:
-    """The bytes of the file with a picture; None when they cannot be read. path: as for ``read.at``; sha256: of images.parquet.
+    """The bytes of the file with a picture; None when they cannot be read. path: as for
+    ``read.at``; sha256: of images.parquet.
 
-    Raises IntegrityError where the file has another digest: vectors and captions are of the earlier one."""
+    Raises IntegrityError where the file has another digest: vectors and captions are of the earlier
+    one."""
     address, _ = cut(str(path))
     try:
         content = read.at(Path(address))
@@ -198,8 +206,8 @@ def file_bytes(path: Path, sha256: str = "") -> bytes | None:
 
 
 def page_bytes(path: Path, sha256: str = "") -> bytes | None:
-    """The bytes of a picture for a page, for a box as PNG; None when it is missing. Arguments and errors as of
-    ``file_bytes``."""
+    """The bytes of a picture for a page, for a box as PNG; None when it is missing. Arguments and
+    errors as of ``file_bytes``."""
     address, box = cut(str(path))
     content = file_bytes(path, sha256)
     if box is None or content is None:
@@ -213,10 +221,10 @@ def page_bytes(path: Path, sha256: str = "") -> bytes | None:
 def decode(content: bytes, name: str) -> Image.Image:
     """Decode to RGB. name: for messages.
 
-    EXIF orientation is applied; an animation gives its first frame; transparent pixels become white; 16-bit greys keep
-    their high byte; CMYK is converted without a colour profile. The authors' loaders call only ``convert("RGB")``,
-    which differs for rotated, transparent and 16-bit images. Raises UnreadableImage as ``open_picture``, and for a
-    truncated image.
+    EXIF orientation is applied; an animation gives its first frame; transparent pixels become
+    white; 16-bit greys keep their high byte; CMYK is converted without a colour profile. The
+    authors' loaders call only ``convert("RGB")``, which differs for rotated, transparent and 16-bit
+    images. Raises UnreadableImage as ``open_picture``, and for a truncated image.
     """
     return reduced(content, name, lambda width, height: None)[0]
 
@@ -224,8 +232,8 @@ def decode(content: bytes, name: str) -> Image.Image:
 def reduced(content: bytes, name: str, enough: Callable[[int, int], Size | None]) -> tuple[Image.Image, Size]:
     """``decode``, but libjpeg may draw a JPEG at a half, a quarter or an eighth of its size.
 
-    enough: gives the smallest sufficient size for a stored size; None: full size. Returns the picture, and its full
-    upright size.
+    enough: gives the smallest sufficient size for a stored size; None: full size. Returns the
+    picture, and its full upright size.
     """
     image = open_picture(content, name)
     stored = image.size

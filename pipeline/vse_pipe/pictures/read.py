@@ -33,8 +33,8 @@ warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 def open_picture(content: bytes, name: str) -> Image.Image:
     """The image with its header read and its pixels not yet decoded.
 
-    Raises UnreadableImage: empty, no known format, a damaged header, floating point pixels, or more pixels than
-    ``Image.MAX_IMAGE_PIXELS`` (89.5 million; Pillow itself refuses twice as many).
+    Raises UnreadableImage: empty, no known format, a damaged header, floating point pixels, or more
+    pixels than ``Image.MAX_IMAGE_PIXELS`` (89.5 million; Pillow itself refuses twice as many).
     """
     limit = Image.MAX_IMAGE_PIXELS
     if not content:
@@ -75,17 +75,19 @@ _AGAIN = "it is not the file that prepare read; run `vse-pipe prepare` again"
 
 
 def content(root: Path, file: str, where: str) -> bytes:
-    """The bytes of the image ``file`` below ``root``; safe in threads. where: the row with its name.
+    """The bytes of the image ``file`` below ``root``; safe in threads. where: the row with its
+    name.
 
-    Raises UnreadableImage when it is missing, no regular file, too large or a cell without bytes, InputError for a name
-    outside ``root`` and an unreadable shard, IntegrityError for a shortened shard.
+    Raises UnreadableImage when it is missing, no regular file, too large or a cell without bytes,
+    InputError for a name outside ``root`` and an unreadable shard, IntegrityError for a shortened
+    shard.
     """
     inside(root, path_of(file), where)
     return at(root / file, where)
 
 
 def at(address: Path, where: str = "") -> bytes:
-    """``content`` of a path that joins root and ``file`` of images.parquet, checked by ``inside``."""
+    """``content`` of a path that joins root and ``file``, checked by ``inside``."""
     where, place = where or str(address), parse(str(address))
     if isinstance(place, str):
         return _plain(Path(place), where)
@@ -94,8 +96,8 @@ def at(address: Path, where: str = "") -> bytes:
 
 
 def photo(path: Path) -> bytes:
-    """The bytes of a file of the command line. Raises MissingResource when it is missing, UnreadableImage as
-    ``content``."""
+    """The bytes of a file of the command line. Raises MissingResource when it is missing,
+    UnreadableImage as ``content``."""
     if not path.exists():
         raise MissingResource(f"{path}: no such file")
     return _plain(path, "--image")

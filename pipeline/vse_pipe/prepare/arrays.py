@@ -20,8 +20,9 @@ _TEXT = pa.schema([captions.SCHEMA.field("text")])
 
 
 def row_digests(path: Path) -> tuple[np.ndarray, dict[int, str]]:
-    """sha256 of the stored bytes of every row, uint8 (rows, 32), and lines of ``Source.broken`` for rows with values
-    that are not finite, by number. The file is read once in blocks, because it may be larger than the memory.
+    """sha256 of the stored bytes of every row, uint8 (rows, 32), and lines of ``Source.broken`` for
+    rows with values that are not finite, by number. The file is read once in blocks, because it may
+    be larger than the memory.
 
     Raises as ``_opened``."""
     array = _opened(path)
@@ -44,8 +45,8 @@ def row_digests(path: Path) -> tuple[np.ndarray, dict[int, str]]:
 def _opened(path: Path) -> np.ndarray:
     """Memory map (rows, D) or (rows, R, D) of float16, float32 or float64.
 
-    Raises MissingResource without the file; InputError for a file that is not .npy, pickled objects, another type or
-    shape, no rows, or another number of bytes than in the header."""
+    Raises MissingResource without the file; InputError for a file that is not .npy, pickled
+    objects, another type or shape, no rows, or another number of bytes than in the header."""
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
     array = arrays.open_npy(path, InputError)
@@ -72,9 +73,11 @@ class Splits:
         self._broken: list[str] = []
 
     def add(self, prefix: str, ids: np.ndarray, digests: np.ndarray, texts: pa.Table, broken: dict[int, str]) -> None:
-        """Add the images and captions of a split; every image has the same number of rows and of captions.
+        """Add the images and captions of a split; every image has the same number of rows and of
+        captions.
 
-        prefix: of the files of features; ids: int64 (n,); texts: of ``texts``; digests, broken: of ``row_digests``."""
+        prefix: of the files of features; ids: int64 (n,); texts: of ``texts``; digests, broken: of
+        ``row_digests``."""
         split = split_of(prefix.removesuffix("all"), prefix)
         repeated, per_image = len(digests) // len(ids), len(texts) // len(ids)
         for start in range(0, len(ids), BLOCK):

@@ -27,8 +27,9 @@ _CAPTIONS = pa.schema([captions.SCHEMA.field("image_id"), captions.SCHEMA.field(
 
 
 class Assembly:
-    """root: of the pictures; folder: for rows that do not fit in memory; in_shards: files may be addresses of
-    ``vse_pipe.pictures.address``. left_out: a line for what is no image of the data set.
+    """root: of the pictures; folder: for rows that do not fit in memory; in_shards: files may be
+    addresses of ``vse_pipe.pictures.address``. left_out: a line for what is no image of the data
+    set.
 
     Raises MissingResource without the root."""
 
@@ -44,8 +45,9 @@ class Assembly:
         return self._images.count
 
     def image(self, file: str, split: str, where: str, image_id: int | str | None = None) -> int:
-        """Add an image and return its number. file: its address, or name below the root; where: its place, for
-        messages; image_id: for all images or for none. Raises InputError for a name that is not below the root."""
+        """Add an image and return its number. file: its address, or name below the root; where: its
+        place, for messages; image_id: for all images or for none. Raises InputError for a name that
+        is not below the root."""
         locate(self.root, file, where, self._in_shards)
         self._images.add(file, split, where, _id(image_id, where))
         return self.count - 1
@@ -55,8 +57,8 @@ class Assembly:
         self._captions.add(image, text, where or None, _id(caption_id, where))
 
     def source(self) -> Source:
-        """The data set. Images and captions have the ids that were given, or running numbers; a caption is in the split
-        of its image. Raises InputError without images."""
+        """The data set. Images and captions have the ids that were given, or running numbers; a
+        caption is in the split of its image. Raises InputError without images."""
         if not self.count:
             raise InputError(next(iter(self.left_out), f"{files.url(self.root)}: holds no images"))
         pictures, sentences = self._images.table(), self._captions.table()
@@ -95,9 +97,9 @@ def _id(value: int | str | None, where: str) -> str | None:
 def numbered(table: pa.Table, key: str) -> tuple[np.ndarray, dict[str, tuple[np.ndarray, pa.Array]]]:
     """The numbers of the column ``id``, and the arguments of ``TextIds.from_columns``.
 
-    Ids that are all numbers, also as text, keep their numbers and need no names. Other ids, and rows without ids, get
-    running numbers. Raises InputError with the column ``where`` for an id that only some rows have, for repeated ids and
-    for texts that cannot be ids."""
+    Ids that are all numbers, also as text, keep their numbers and need no names. Other ids, and
+    rows without ids, get running numbers. Raises InputError with the column ``where`` for an id
+    that only some rows have, for repeated ids and for texts that cannot be ids."""
     ids, running = table["id"].combine_chunks(), np.arange(len(table))
     if ids.null_count == len(ids):
         return running, {}
@@ -113,8 +115,9 @@ def numbered(table: pa.Table, key: str) -> tuple[np.ndarray, dict[str, tuple[np.
 
 
 class Rows:
-    """The rows of a table, written in blocks to an unnamed file in ``folder``, so that they need not fit in memory.
-    Bytes that ``memory.reserve`` counted for rows are released once the rows are written."""
+    """The rows of a table, written in blocks to an unnamed file in ``folder``, so that they need
+    not fit in memory. Bytes that ``memory.reserve`` counted for rows are released once the rows are
+    written."""
 
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
         self.count, self._schema = 0, schema

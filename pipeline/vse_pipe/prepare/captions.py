@@ -30,8 +30,8 @@ _LETTERS = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def written_list(cell: str) -> list[str | None] | None:
-    """The texts of a list that JSON, Python or numpy wrote; None for any other text, such as one quoted word in
-    parentheses."""
+    """The texts of a list that JSON, Python or numpy wrote; None for any other text, such as one
+    quoted word in parentheses."""
     match = _LIST.fullmatch(cell.strip())
     if match is None:
         return None
@@ -60,8 +60,9 @@ class CaptionCells:
         self._lists = self._texts = 0
 
     def captions(self, value: object, where: str) -> list[str]:
-        """The captions of a text, of a list, or of a struct with one of ``FIELDS``, at least one. A caption that is
-        null or shows nothing, or that a list lacks, is "", which the stage leaves out. Raises InputError for other values and as ``caption_text``."""
+        """The captions of a text, of a list, or of a struct with one of ``FIELDS``, at least one. A
+        caption that is null or shows nothing, or that a list lacks, is "", which the stage leaves
+        out. Raises InputError for other values and as ``caption_text``."""
         match value:
             case str():
                 return self._split(value, where)
@@ -96,8 +97,9 @@ def caption(text: str | None, where: str) -> str:
 def caption_text(text: str, where: str) -> str:
     """``text`` unchanged: captions keep their case, quotes and spaces.
 
-    Raises InputError for a text without visible characters or longer than ``LONGEST_CAPTION``, for more captions than
-    memory may hold, and for half of a surrogate pair, which JSON can hold and UTF-8 cannot."""
+    Raises InputError for a text without visible characters or longer than ``LONGEST_CAPTION``, for
+    more captions than memory may hold, and for half of a surrogate pair, which JSON can hold and
+    UTF-8 cannot."""
     if _is_blank(text):
         raise InputError(f"{where}: the caption {text[:8]!a} shows nothing; write one or remove the row")
     if len(text) > LONGEST_CAPTION:

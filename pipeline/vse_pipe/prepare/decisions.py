@@ -1,7 +1,7 @@
 """Decisions of people on the images and captions of a data set, applied to the tables of a format.
 
-Rows are removed, captions move to another image and images to another split. Ids stay, so that later decisions and
-files with ids stay valid. Pairs of the train split are left to ``inject``.
+Rows are removed, captions move to another image and images to another split. Ids stay, so that
+later decisions and files with ids stay valid. Pairs of the train split are left to ``inject``.
 """
 
 from dataclasses import replace
@@ -18,8 +18,9 @@ from vse_pipe.prepare.source import Source, filtered
 
 
 def apply(source: Source, path: Path, dataset: str) -> Source:
-    """The data set after the decisions in the file ``path``; says what changed, and warns of decisions that are not
-    applied. dataset: its name, for messages. Raises InputError as ``decisions.read``."""
+    """The data set after the decisions in the file ``path``; says what changed, and warns of
+    decisions that are not applied. dataset: its name, for messages. Raises InputError as
+    ``decisions.read``."""
     rows = decisions.read(path)
     images = source.images.select(["image_id", "split"]).to_pandas().set_index("image_id").assign(present=True)
     captions = source.captions.select(["caption_id", "image_id", "text"]).to_pandas().set_index("caption_id")

@@ -17,7 +17,8 @@ Id = Annotated[
 ]
 Kind = TypeVar("Kind")
 
-# Bytes that a byte of the json takes at most as entries: an estimate for the shortest possible entries.
+# Bytes that a byte of the json takes at most as entries: an estimate for the shortest possible
+# entries.
 _BYTES_OF_JSON = 16
 STRICT = ConfigDict(strict=True, extra="ignore")
 

@@ -29,10 +29,11 @@ OVERLAP = 0.5
 
 
 def covered(mentions: list[np.ndarray], proposals: list[np.ndarray]) -> np.ndarray:
-    """bool for each mention, picture by picture: whether a proposal of its picture has an IoU of ``OVERLAP`` or more.
+    """bool for each mention, picture by picture: whether a proposal of its picture has an IoU of
+    ``OVERLAP`` or more.
 
-    mentions, proposals: (n, 4) for each picture, as of ``vse_pipe.ranking.boxes``. The share of covered mentions is the
-    highest recall of any model that ranks the proposals."""
+    mentions, proposals: (n, 4) for each picture, as of ``vse_pipe.ranking.boxes``. The share of
+    covered mentions is the highest recall of any model that ranks the proposals."""
     hits = [
         (boxes.iou(*map(torch.from_numpy, pair)).amax(dim=1) >= OVERLAP).numpy()
         for pair in zip(mentions, proposals, strict=True)
@@ -65,9 +66,11 @@ Proposer = Callable[[Picture], Proposed]
 
 
 def settled(proposed: Proposed, picture: Picture, count: int) -> Proposed:
-    """The ``count`` best boxes, with equal scores the first: in whole pixels and cut at the edges of the picture.
+    """The ``count`` best boxes, with equal scores the first: in whole pixels and cut at the edges
+    of the picture.
 
-    Boxes outside the picture are dropped; of equal boxes the best score stays. Raises InputError when no box is left.
+    Boxes outside the picture are dropped; of equal boxes the best score stays. Raises InputError
+    when no box is left.
     """
     boxes = clipped(proposed.boxes, picture.width, picture.height)
     inside = (boxes[:, 2:] >= boxes[:, :2]).all(axis=1)
@@ -81,7 +84,8 @@ def settled(proposed: Proposed, picture: Picture, count: int) -> Proposed:
 
 
 def clipped(boxes: np.ndarray, width, height) -> np.ndarray:
-    """The whole pixels of each box, cut at the edges of the picture; x2 < x1 or y2 < y1 for a box outside of it.
+    """The whole pixels of each box, cut at the edges of the picture; x2 < x1 or y2 < y1 for a box
+    outside of it.
 
     width, height: of the picture, numbers or an array with a value for each box."""
     low = np.maximum(np.floor(boxes[:, :2]), 0)
@@ -98,12 +102,14 @@ _NONE = Proposed(np.zeros((0, 4)), np.zeros(0))
 def assembled(
     source: Path, proposer: Proposer, threads: int, count: int, splits: Sequence[str], most: int, seed: int
 ) -> Source:
-    """The data set of regions. Rows of a picture are adjacent: boxes of its phrases by first mention, then proposals,
-    best first. Images have running numbers, captions the numbers of their phrases.
+    """The data set of regions. Rows of a picture are adjacent: boxes of its phrases by first
+    mention, then proposals, best first. Images have running numbers, captions the numbers of their
+    phrases.
 
-    source: folder of the data set with whole pictures; threads: that call ``proposer``; count: proposals of a picture;
-    splits: whose pictures get proposals; most: boxes of the same words in train. Boxes of an unreadable picture are
-    ``broken``, and nothing is proposed for it. Raises as ``formats.regions.read``."""
+    source: folder of the data set with whole pictures; threads: that call ``proposer``; count:
+    proposals of a picture; splits: whose pictures get proposals; most: boxes of the same words in
+    train. Boxes of an unreadable picture are ``broken``, and nothing is proposed for it. Raises as
+    ``formats.regions.read``."""
     phrases, table, owner = _mentions(source)
     pictures = _pictures(source, table)
     is_readable = np.array([picture.width > 0 for picture in pictures])
@@ -140,8 +146,8 @@ def assembled(
 def _mentions(source: Path) -> tuple[pa.Table, pa.Table, np.ndarray]:
     """Phrases, the pictures that they are in, and the picture of each phrase, a row of them.
 
-    source: a folder below data/prepare. Raises MissingResource without it; InputError for a data set without phrases or
-    one of regions, and for too many phrases."""
+    source: a folder below data/prepare. Raises MissingResource without it; InputError for a data
+    set without phrases or one of regions, and for too many phrases."""
     if (existing(source) / artifacts_regions.NAME).exists():
         raise InputError(f"{source}: holds regions already; name the data set that has the whole pictures")
     path = source / artifacts_regions.PHRASES
@@ -165,8 +171,8 @@ def _pictures(source: Path, table: pa.Table) -> list[Picture]:
 
 
 def _whole_pixels(phrases: pa.Table, extents: np.ndarray) -> np.ndarray:
-    """The boxes of phrases in whole pixels inside the picture, int64 (phrases, 4). extents: width and height of the
-    picture of each phrase, 0 for unreadable ones, whose boxes are not cut."""
+    """The boxes of phrases in whole pixels inside the picture, int64 (phrases, 4). extents: width
+    and height of the picture of each phrase, 0 for unreadable ones, whose boxes are not cut."""
     boxes = artifacts_regions.boxes(phrases)
     edges = np.where(extents > 0, extents, np.ceil(boxes[:, 2:]) + 1)
     return clipped(boxes, edges[:, 0], edges[:, 1]).astype(np.int64)
@@ -183,8 +189,8 @@ def _regions(owner: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _captioned(phrases: pa.Table, region: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """The phrases that become captions, in order: all of val and test, and in train one for each pair of region and
-    words. At most ``most`` regions for the same words are drawn by ``rng``."""
+    """The phrases that become captions, in order: all of val and test, and in train one for each
+    pair of region and words. At most ``most`` regions for the same words are drawn by ``rng``."""
     is_train = pc.equal(phrases["split"], "train").to_numpy()
     train = np.flatnonzero(is_train)
     words = artifacts_regions.phrase_key(phrases).dictionary_encode().indices.to_numpy()[train]

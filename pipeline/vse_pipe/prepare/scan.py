@@ -28,10 +28,11 @@ _BLOCK = 10_000
 
 
 def readings(root: Path, files: Iterable[tuple[str, str]], count: int) -> Iterator[Read]:
-    """Yield the reading of every file below ``root`` in order. Threads read and decode (Pillow and hashlib release the
-    lock), and progress is shown.
+    """Yield the reading of every file below ``root`` in order. Threads read and decode (Pillow and
+    hashlib release the lock), and progress is shown.
 
-    files: names checked by ``locate``, each with the place that names it; count: number of files."""
+    files: names checked by ``locate``, each with the place that names it; count: number of
+    files."""
     pool = ThreadPoolExecutor(min(16, os.cpu_count() or 1))
     # Blocks, because a million files submitted at once are a million futures.
     waiting = iter(files)
@@ -49,7 +50,8 @@ def locate(root: Path, file: str, where: str, in_shards: bool = False) -> None:
     name = path_of(file)
     if cut(file)[1] is not None or (name != file and not in_shards):
         raise InputError(f"{where}: file {file!r} reads as a place in the picture or file {name!r}; rename it")
-    # An absolute name would be stored unchanged and name nothing on another machine, even when it is below the root.
+    # An absolute name would be stored unchanged and name nothing on another machine, even when it
+    # is below the root.
     if Path(name).is_absolute():
         raise InputError(f"{where}: file {name!r} is absolute; names must be relative to {root}")
     inside(root, name, where)
@@ -72,7 +74,8 @@ def _open(root: Path, file: str, where: str) -> Read:
         return (0, 0), digest, error.reason
 
 
-# Size in bytes, and the times of change of the content and of the file system's entry in nanoseconds.
+# Size in bytes, and the times of change of the content and of the file system's entry in
+# nanoseconds.
 Stamp = tuple[int, int, int]
 
 

@@ -20,12 +20,13 @@ _LONGEST_HEADER = 2**20
 
 
 def samples(path: Path, file: BinaryIO) -> dict[str, dict[str, TarMember]]:
-    """The members of each sample by their endings in lower case, by key in the order of the shard. path: for messages
-    and addresses.
+    """The members of each sample by their endings in lower case, by key in the order of the shard.
+    path: for messages and addresses.
 
-    A key is a name up to the first dot of its last part, as in webdataset. Folders and hidden files, such as the ``._``
-    members of a Mac, are skipped. Raises InputError for a file that is no tar file, cut off or damaged; a member that
-    is no plain file; a key that is repeated after other keys; two members of a key with the same ending."""
+    A key is a name up to the first dot of its last part, as in webdataset. Folders and hidden
+    files, such as the ``._`` members of a Mac, are skipped. Raises InputError for a file that is no
+    tar file, cut off or damaged; a member that is no plain file; a key that is repeated after other
+    keys; two members of a key with the same ending."""
     listed: dict[str, dict[str, TarMember]] = {}
     last = None
     for name, member in _members(path, file):
@@ -62,14 +63,16 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
             end = 0
             while (info := tar.next()) is not None:
                 headers.read_since = 0
-                # tarfile would keep every member of every shard in a list that typeshed does not know.
+                # tarfile would keep every member of every shard in a list that typeshed does not
+                # know.
                 tar.members = []  # type: ignore[attr-defined]
                 if info.size < 0 or info.offset_data < end:
                     raise InputError(f"{path}: damaged at byte {info.offset}: a member lies before its predecessor")
                 end = info.offset_data + info.size
                 if not info.isdir():
                     yield info.name, _member(path, info)
-            # For tarfile a damaged header, or the end of a file cut between two members, is the end of the archive.
+            # For tarfile a damaged header, or the end of a file cut between two members, is the end
+            # of the archive.
             file.seek(tar.offset)
             if file.read(_BLOCK) != bytes(_BLOCK):
                 cut = f"damaged, or cut off, at byte {tar.offset}: there is no end-of-archive mark"
@@ -80,8 +83,8 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
 
 
 class _Headers:
-    """A file from which tarfile reads only headers. Their total length is limited, because a header may announce a name
-    of any length, and any number of headers may follow each other."""
+    """A file from which tarfile reads only headers. Their total length is limited, because a header
+    may announce a name of any length, and any number of headers may follow each other."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.read_since = file, 0
@@ -111,8 +114,9 @@ def drawn(params: ShardParams, name: str, seed: int) -> str:
 def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tuple[Path, str]]]:
     """The image root, and each file with its split, ordered by split and name.
 
-    source: the folder of the files; or a file, or files by a range of numbers, that are all train. Raises InputError
-    for a pattern without files, a file of two splits, another suffix, a file outside of the folder."""
+    source: the folder of the files; or a file, or files by a range of numbers, that are all train.
+    Raises InputError for a pattern without files, a file of two splits, another suffix, a file
+    outside of the folder."""
     if RANGE.search(source.name):
         root, patterns = source.parent, {"train": source.name}
     elif remote.is_file(source if core_files.is_remote(source) else existing(source)):

@@ -30,14 +30,14 @@ class RegionRows:
 
 @dataclass(frozen=True)
 class Source:
-    """images and captions: the columns of ``vse_pipe.artifacts.images`` and ``.captions``, in the order of the data
-    set.
+    """images and captions: the columns of ``vse_pipe.artifacts.images`` and ``.captions``, in the
+    order of the data set.
 
-    root: the folder of the names in the column ``file``, relative to the project or absolute. broken: a line for each
-    image that is missing or does not decode; the stage decides whether it stops. phrases: the columns of
-    ``vse_pipe.artifacts.regions``, for data sets with boxes of phrases. regions: for a data set of boxes in the
-    pictures of another data set. names: for text ids. left_out: a line for each file that could be a picture but is no
-    row."""
+    root: the folder of the names in the column ``file``, relative to the project or absolute.
+    broken: a line for each image that is missing or does not decode; the stage decides whether it
+    stops. phrases: the columns of ``vse_pipe.artifacts.regions``, for data sets with boxes of
+    phrases. regions: for a data set of boxes in the pictures of another data set. names: for text
+    ids. left_out: a line for each file that could be a picture but is no row."""
 
     images: pa.Table
     captions: pa.Table
@@ -50,8 +50,8 @@ class Source:
 
 
 def existing(source: Path) -> Path:
-    """``source`` if it exists. Raises MissingResource, because no command makes raw data; UsageError for a URL, which
-    only formats of shards can read."""
+    """``source`` if it exists. Raises MissingResource, because no command makes raw data;
+    UsageError for a URL, which only formats of shards can read."""
     if files.is_remote(source):
         raise UsageError(
             f"source {files.url(source)}: object storage is read by the formats webdataset and parquet alone"
@@ -101,8 +101,8 @@ def refuse_repeated(places: dict[str, str], value: str, name: str, where: str) -
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file without a byte order mark. Raises InputError for a file that needs more memory than
-    allowed, else as ``read_lines``."""
+    """The text of a UTF-8 file without a byte order mark. Raises InputError for a file that needs
+    more memory than allowed, else as ``read_lines``."""
     if path.is_file():
         memory.require_text(path)
         with contextlib.suppress(UnicodeDecodeError):
@@ -113,8 +113,9 @@ def read_text(path: Path) -> str:
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file, split at ``\\n`` only: U+2028 and U+0085 are part of a caption.
 
-    A byte order mark and a carriage return before the break are dropped, and the final newline may be missing. A line
-    at a time is in memory. Raises MissingResource, and InputError with the line that is not UTF-8."""
+    A byte order mark and a carriage return before the break are dropped, and the final newline may
+    be missing. A line at a time is in memory. Raises MissingResource, and InputError with the line
+    that is not UTF-8."""
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
     with path.open("rb") as file:
@@ -160,9 +161,9 @@ def filtered(source: Source, pictured: pa.Array, described: pa.Array) -> Source:
 
 
 def without_blanks(source: Source) -> Source:
-    """The data set without captions that say nothing and without images that no caption describes; ``left_out`` counts
-    them and names the first. A data set without any caption, such as a folder, stays. Raises InputError when nothing is
-    left."""
+    """The data set without captions that say nothing and without images that no caption describes;
+    ``left_out`` counts them and names the first. A data set without any caption, such as a folder,
+    stays. Raises InputError when nothing is left."""
     if not source.captions.num_rows or source.regions is not None:
         return source
     is_written = pc.not_equal(source.captions["text"], "")

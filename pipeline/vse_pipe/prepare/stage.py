@@ -25,10 +25,12 @@ _FILES = [images.NAME, captions.NAME, names.NAME, regions.PHRASES, regions.NAME,
 
 
 def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
-    """Write data/prepare/<dataset>/. Raises InputError for unusable data and then leaves the folder unchanged.
+    """Write data/prepare/<dataset>/. Raises InputError for unusable data and then leaves the folder
+    unchanged.
 
-    Images that are missing or do not decode are unusable data, unless the data set has ``on_error: skip``. Then they
-    keep their rows, and ``extract`` records why they have no features. device: of networks that propose boxes."""
+    Images that are missing or do not decode are unusable data, unless the data set has ``on_error:
+    skip``. Then they keep their rows, and ``extract`` records why they have no features. device: of
+    networks that propose boxes."""
     started = time.monotonic()
     node = params.datasets[dataset]
     out = paths.prepared(dataset)
@@ -139,7 +141,7 @@ def _warn_of_shared(dataset: str, table: pa.Table, rows: np.ndarray, firsts: np.
 
 
 def _hashes(column: pa.ChunkedArray) -> np.ndarray:
-    """64 bits of each text, enough to count equal texts: two different ones of 10^8 agree once in 3,000 calls. The
-    texts themselves would take gigabytes."""
+    """64 bits of each text, enough to count equal texts: two different ones of 10^8 agree once in
+    3,000 calls. The texts themselves would take gigabytes."""
     parts = [np.fromiter(map(hash, chunk.to_pylist()), np.int64, len(chunk)) for chunk in column.chunks]
     return np.concatenate([np.empty(0, np.int64), *parts])

@@ -30,10 +30,12 @@ class TableRow:
 
 
 def read(path: Path, text: str, columns: Columns) -> tuple[list[TableRow], list[str]]:
-    """The rows of a table, and the names of columns that are not read. text: of the file ``path``; columns: as in the
-    options of ``csv``. Rows without any text are skipped; cells that a row lacks are empty.
+    """The rows of a table, and the names of columns that are not read. text: of the file ``path``;
+    columns: as in the options of ``csv``. Rows without any text are skipped; cells that a row lacks
+    are empty.
 
-    Raises InputError naming the row for a missing or doubtful column, a malformed cell and a row with too many."""
+    Raises InputError naming the row for a missing or doubtful column, a malformed cell and a row
+    with too many."""
     named = {key: value if isinstance(value, list) else [value] for key, value in columns.items()}
     has_header = not any(isinstance(name, int) for names in named.values() for name in names)
     reader = _reader(text, has_header)
@@ -54,8 +56,8 @@ def read(path: Path, text: str, columns: Columns) -> tuple[list[TableRow], list[
 
 
 def caption_columns(names: list[str], caption: str | list[str]) -> list[str]:
-    """The columns of captions: those of the option ``caption``, or where there is no such one, caption_0, caption_1
-    and so on. Empty where ``names`` has none of them."""
+    """The columns of captions: those of the option ``caption``, or where there is no such one,
+    caption_0, caption_1 and so on. Empty where ``names`` has none of them."""
     if isinstance(caption, list):
         return caption if set(caption) <= set(names) else []
     if caption in names:
@@ -114,8 +116,8 @@ def _row(cells: list[str], number: int, places: dict[str, list[int]], width: int
 
 
 def _without_numbers(rows: list[TableRow]) -> list[TableRow]:
-    """Flickr's token files number the captions of a picture, ``beach.jpg#0``: without these numbers, where all rows
-    have one."""
+    """Flickr's token files number the captions of a picture, ``beach.jpg#0``: without these
+    numbers, where all rows have one."""
     tokens = [match for row in rows if (match := _TOKEN.fullmatch(row.cells["image"]))]
     if len(tokens) == len(rows):
         for row, token in zip(rows, tokens, strict=True):

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 
 PACKAGE = Path(__file__).parents[1]
-# These modules decide messages, paths, checks of options or the device, and no content of an artefact; an edit in them
-# must not retrain every model. Values of parameters are tracked by ``params:``.
+# These modules decide messages, paths, checks of options or the device, and no content of an
+# artefact; an edit in them must not retrain every model. Values of parameters are tracked by
+# ``params:``.
 _WITHOUT_EFFECT = ("vse_pipe.core.console", "vse_pipe.core.errors", "vse_pipe.core.locks")
-# The options of a family's members stand on one page. Artefacts are compared by values and not by the page's text, so
-# that a new option of a member does not change the code of the others.
+# The options of a family's members stand on one page. Artefacts are compared by values and not by
+# the page's text, so that a new option of a member does not change the code of the others.
 _OPTIONS = ".options"
 
 
@@ -48,8 +49,8 @@ def _upstream(module: str) -> frozenset[str]:
 
 
 def closure(modules: Iterable[str]) -> set[str]:
-    """``modules`` and all their imports, without modules of no effect and without pages of options. Imports of the
-    pages are included."""
+    """``modules`` and all their imports, without modules of no effect and without pages of options.
+    Imports of the pages are included."""
     start = set(modules)
     return {module for module in start.union(*map(_upstream, start)) if not module.endswith(_OPTIONS)}
 
@@ -77,12 +78,12 @@ def digest(modules: Iterable[str]) -> str:
 
 
 def listing(modules: Iterable[str], content: Callable[[str], str | None] | None = None) -> str:
-    """A line for each module: its name and the digest of its content, by ``content`` if not None."""
+    """A line for each module: its name and digest, by ``content`` if not None."""
     return "\n".join(f"{module} {(content or _content)(module)}" for module in sorted(modules))
 
 
 def listings(params: Params) -> dict[str, str]:
-    """{address in DVC: listing} of every stage for these parameters. Seeds of a run share its stage and its members."""
+    """{address in DVC: listing} of every stage. Seeds of a run share stage and members."""
     content = cache(_content)  # for this call only: files may change
     members = {
         declared.stage(name): (declared, declared.members(params, name))
@@ -121,7 +122,7 @@ def file(module: str) -> Path:
 
 
 def _content(module: str) -> str | None:
-    """The digest of a module, of a file or of a member's default options; None where it does not exist."""
+    """The digest of a module, a file or a member's defaults; None where there is none."""
     if ":" in module:
         return _defaults_digest(*module.split(":"))
     path = file(module)
@@ -129,7 +130,7 @@ def _content(module: str) -> str | None:
 
 
 def _defaults_digest(page: str, member: str) -> str:
-    """The digest of the names and default values of a member's options; required options have none."""
+    """The digest of a member's options and defaults; required ones have none."""
     options = getattr(importlib.import_module(page), options_class(member))
     values = {
         name: [] if field.is_required() else [to_jsonable_python(field.get_default(call_default_factory=True))]

@@ -65,7 +65,7 @@ def localized(run: str) -> Path:
 
 
 def code(stage: str) -> Path:
-    """The list of modules behind the output of a stage of dvc.yaml, a dependency in DVC; stage: ``train@max``."""
+    """The list of modules of a stage, a dependency in DVC; stage: ``train@max``."""
     return CODE / stage.replace("@", "/")
 
 
@@ -79,7 +79,7 @@ def picture_cache(source: Path) -> Path:
 
 
 def find_root(start: Path) -> Path:
-    """The nearest folder at or above ``start`` with a params.yaml. Raises UsageError when there is none."""
+    """The nearest folder with a params.yaml, upwards. Raises UsageError without one."""
     for folder in [start.resolve(), *start.resolve().parents]:
         if (folder / PARAMS).is_file():
             return folder
@@ -119,8 +119,8 @@ def seed_folders(folder: Path) -> list[Path]:
 
 
 def output_patterns(files: Iterable[str]) -> list[str]:
-    """Patterns of the pipeline's files in a run's folder. files: patterns of one model. The run may have had seeds
-    before."""
+    """Patterns of the pipeline's files in a run's folder. files: patterns of one model. The run may
+    have had seeds before."""
     names = list(files)
     return [*names, *(f"[0-9]*/{file}" for file in names), "[0-9]*.timing.json", "[0-9]*.lock"]
 
@@ -131,8 +131,8 @@ def expand_groups(groups: Mapping[str, tuple[str, ...]], names: Iterable[str]) -
 
 @contextlib.contextmanager
 def claimed_seeds(folder: Path, besides: Collection[str] = ()) -> Iterator[None]:
-    """Holds the locks of all seeds in the folder of a run, but for those named. Raises LockedError where a process still
-    writes one."""
+    """Holds the locks of all seeds in the folder of a run, but for those named. Raises LockedError
+    where a process still writes one."""
     names = {path.name.partition(".")[0] for path in folder.glob("[0-9]*") if path.is_dir()} - set(besides)
     with contextlib.ExitStack() as locks:
         for name in sorted(names):
@@ -141,11 +141,11 @@ def claimed_seeds(folder: Path, besides: Collection[str] = ()) -> Iterator[None]
 
 
 def remove_other_seeds(folder: Path, seed_paths: Collection[Path], files: Iterable[str]) -> None:
-    """Removes the files of former seeds, and of the run without seeds, from the folder of a run with seeds, and logs
-    it.
+    """Removes the files of former seeds, and of the run without seeds, from the folder of a run
+    with seeds, and logs it.
 
-    seed_paths: folders of its seeds; files: as for ``output_patterns``. Raises PipelineError for foreign files, and as
-    ``claimed_seeds``.
+    seed_paths: folders of its seeds; files: as for ``output_patterns``. Raises PipelineError for
+    foreign files, and as ``claimed_seeds``.
     """
     seeds = {path.name for path in seed_paths}
     with claim(folder), claimed_seeds(folder, seeds):
@@ -158,7 +158,7 @@ def remove_other_seeds(folder: Path, seed_paths: Collection[Path], files: Iterab
 
 
 def timing_file(out: Path) -> Path:
-    """The file of seconds lies beside an output: an output has the same bytes after every run, and seconds differ."""
+    """The file of seconds, beside the output, whose bytes are equal after every run."""
     return out.with_name(out.name + ".timing.json")
 
 

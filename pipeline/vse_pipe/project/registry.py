@@ -1,5 +1,5 @@
-"""Families and the traits of their members. A family's class of traits has the defaults of its members. No import of
-torch."""
+"""Families and the traits of their members. A family's class of traits has the defaults of its
+members. No import of torch."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,8 +18,8 @@ class Traits:
 
 @dataclass(frozen=True)
 class FormatTraits(Traits):
-    """knows_truth: whether it is known which train pairs match; proposes: its options ``proposals`` and ``options``
-    name a way to propose boxes, and its options."""
+    """knows_truth: whether it is known which train pairs match; proposes: its options ``proposals``
+    and ``options`` name a way to propose boxes, and its options."""
 
     knows_truth: bool = True
     proposes: bool = False
@@ -34,8 +34,9 @@ class ProposalTraits(Traits):
 
 @dataclass(frozen=True)
 class BackboneTraits(Traits):
-    """trainable: it is a network of images that an image encoder can train; by_content: False if the features follow
-    from more than the picture, such as its name; independent: features do not depend on the other images of a batch."""
+    """trainable: it is a network of images that an image encoder can train; by_content: False if
+    the features follow from more than the picture, such as its name; independent: features do not
+    depend on the other images of a batch."""
 
     trainable: bool = False
     by_content: bool = True
@@ -44,9 +45,9 @@ class BackboneTraits(Traits):
 
 @dataclass(frozen=True)
 class TextFeatureTraits(Traits):
-    """gives: its output, token ids, a vector a caption or a vector a token; libraries: their versions matter for the
-    texts; terms: its function ``terms`` gives the known words of a caption; mixes: it combines the methods in its
-    option ``parts``."""
+    """gives: its output, token ids, a vector a caption or a vector a token; libraries: their
+    versions matter for the texts; terms: its function ``terms`` gives the known words of a caption;
+    mixes: it combines the methods in its option ``parts``."""
 
     gives: Literal["tokens", "vectors", "fragments"] = "vectors"
     libraries: tuple[str, ...] = ()
@@ -56,9 +57,9 @@ class TextFeatureTraits(Traits):
 
 @dataclass(frozen=True)
 class ProtocolTraits(Traits):
-    """decides_by: the argument of the member's ``corrupt``, a rate, the array of an index file or nothing; or
-    ``decisions`` on the pairs of the protocol in its option ``base``; knows_truth: whether it is known which train pairs
-    match."""
+    """decides_by: the argument of the member's ``corrupt``, a rate, the array of an index file or
+    nothing; or ``decisions`` on the pairs of the protocol in its option ``base``; knows_truth:
+    whether it is known which train pairs match."""
 
     decides_by: Literal["rate", "index", "nothing", "decisions"] = "rate"
     knows_truth: bool = True
@@ -66,10 +67,11 @@ class ProtocolTraits(Traits):
 
 @dataclass(frozen=True)
 class LossTraits(Traits):
-    """similarities: those that it supports, None for all; above_zero: a pair learns only while its similarity is above
-    0; stuck: its function ``stuck`` tells whether training ended at a point that the loss cannot leave; learns: its
-    function ``network`` makes a module that is trained with the model, or None, and is the third argument of the loss;
-    takes: what it uses of ``Scored.weights`` and ``Scored.targets``.
+    """similarities: those that it supports, None for all; above_zero: a pair learns only while its
+    similarity is above 0; stuck: its function ``stuck`` tells whether training ended at a point
+    that the loss cannot leave; learns: its function ``network`` makes a module that is trained with
+    the model, or None, and is the third argument of the loss; takes: what it uses of
+    ``Scored.weights`` and ``Scored.targets``.
     """
 
     similarities: tuple[str, ...] | None = None
@@ -81,10 +83,11 @@ class LossTraits(Traits):
 
 @dataclass(frozen=True)
 class SchemeTraits(Traits):
-    """losses, similarities: those that it supports, None for all; parts: number of batches made of a sampler's batch;
-    regions: it needs a data set of regions with proposals in its training pictures; teacher: it learns from trained
-    models, and ``noise`` of the run is an entry of teachers; trains: False if it has a function ``untrained`` instead,
-    for encoders without weights; weighs: its loss gets the weights of pairs.parquet as targets."""
+    """losses, similarities: those that it supports, None for all; parts: number of batches made of
+    a sampler's batch; regions: it needs a data set of regions with proposals in its training
+    pictures; teacher: it learns from trained models, and ``noise`` of the run is an entry of
+    teachers; trains: False if it has a function ``untrained`` instead, for encoders without
+    weights; weighs: its loss gets the weights of pairs.parquet as targets."""
 
     losses: tuple[str, ...] | None = None
     similarities: tuple[str, ...] | None = None
@@ -97,8 +100,8 @@ class SchemeTraits(Traits):
 
 @dataclass(frozen=True)
 class SimilarityTraits(Traits):
-    """fragments: it compares regions with words, its function ``pairs`` scores single pairs, and its function
-    ``regions`` tells how much each word has of each region; learns: its function
+    """fragments: it compares regions with words, its function ``pairs`` scores single pairs, and
+    its function ``regions`` tells how much each word has of each region; learns: its function
     ``network`` makes the module that it learns; above_zero: False if 0 is its largest value."""
 
     fragments: bool = False
@@ -108,10 +111,11 @@ class SimilarityTraits(Traits):
 
 @dataclass(frozen=True)
 class TextEncoderTraits(Traits):
-    """reads: token ids, a vector a caption or a vector a token; words: it also gives a vector for each word; vectors:
-    its table of words ``embed`` can start from a file (options ``vectors``, ``words`` and ``freeze_vectors``); learns:
-    it has weights; backbones: its network is a side of the one behind the run's features, which these backbones have;
-    methods: text features that it reads, None for all of its kind."""
+    """reads: token ids, a vector a caption or a vector a token; words: it also gives a vector for
+    each word; vectors: its table of words ``embed`` can start from a file (options ``vectors``,
+    ``words`` and ``freeze_vectors``); learns: it has weights; backbones: its network is a side of
+    the one behind the run's features, which these backbones have; methods: text features that it
+    reads, None for all of its kind."""
 
     backbones: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None
@@ -123,8 +127,9 @@ class TextEncoderTraits(Traits):
 
 @dataclass(frozen=True)
 class ImageEncoderTraits(Traits):
-    """reads: features of one vector an image, features of regions, or pixels through its network; regions: it gives a vector
-    for each region; learns: it has weights; backbones: those whose network it holds, None for all trainable ones."""
+    """reads: features of one vector an image, features of regions, or pixels through its network;
+    regions: it gives a vector for each region; learns: it has weights; backbones: those whose
+    network it holds, None for all trainable ones."""
 
     backbones: tuple[str, ...] | None = None
     reads: Literal["vectors", "regions", "pixels"] = "vectors"
@@ -134,8 +139,9 @@ class ImageEncoderTraits(Traits):
 
 @dataclass(frozen=True)
 class CriterionTraits(Traits):
-    """matches: it makes a matching, not scores; item_bias: its function ``item_bias`` gives the whole correction as a
-    number an item; comparable_rows: scores of different queries have one scale, which a matching needs."""
+    """matches: it makes a matching, not scores; item_bias: its function ``item_bias`` gives the
+    whole correction as a number an item; comparable_rows: scores of different queries have one
+    scale, which a matching needs."""
 
     matches: bool = False
     item_bias: bool = False
@@ -144,8 +150,9 @@ class CriterionTraits(Traits):
 
 @dataclass(frozen=True)
 class DoubtTraits(Traits):
-    """joint: it needs images and captions in one space; later: it joins after the first round, which says how far each
-    pair can be trusted; siblings: it compares a caption with the image's other captions; of_run: it needs a trained run."""
+    """joint: it needs images and captions in one space; later: it joins after the first round,
+    which says how far each pair can be trusted; siblings: it compares a caption with the image's
+    other captions; of_run: it needs a trained run."""
 
     of_run: bool = False
     joint: bool = False
@@ -155,7 +162,7 @@ class DoubtTraits(Traits):
 
 @dataclass(frozen=True)
 class Member:
-    """A family's member by name. params: its validated options, whose class follows from the name."""
+    """A family's member by name. params: its validated options."""
 
     name: str
     params: Any
@@ -166,12 +173,14 @@ Kind = TypeVar("Kind", bound=Traits)
 
 @dataclass(frozen=True)
 class Family(Generic[Kind]):
-    """The members in a package folder: a module for each, and ``options`` with a class of options for each.
+    """The members in a package folder: a module for each, and ``options`` with a class of options
+    for each.
 
-    kind: the word in messages ("loss"); package: dotted name of the folder; defaults: the traits of a member whose
-    class of options has none; side: ``image_`` or ``text_`` where two families share a folder: the members are those
-    with a class of that side. The options of ``hal_emnlp`` are the class ``HalEmnlpOptions``; its attribute ``traits``
-    holds the member's traits. A module is imported at its first use, and ``options`` imports no torch.
+    kind: the word in messages ("loss"); package: dotted name of the folder; defaults: the traits of
+    a member whose class of options has none; side: ``image_`` or ``text_`` where two families share
+    a folder: the members are those with a class of that side. The options of ``hal_emnlp`` are the
+    class ``HalEmnlpOptions``; its attribute ``traits`` holds the member's traits. A module is
+    imported at its first use, and ``options`` imports no torch.
     """
 
     kind: str
@@ -195,7 +204,7 @@ class Family(Generic[Kind]):
         return list(self._names)
 
     def check(self, name: str) -> str:
-        """``name`` if it is a member. Raises UnknownMember with the near miss and the whole list."""
+        """``name`` if it is a member. Raises UnknownMember with the whole list."""
         if name not in self.names():
             raise UnknownMember(unknown(self.kind, name, self.names()))
         return name

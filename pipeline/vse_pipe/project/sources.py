@@ -1,8 +1,9 @@
-"""Files from outside of the pipeline that its stages read, and data/sources/ and data/code/, which list them and the
-modules of each stage for DVC.
+"""Files from outside of the pipeline that its stages read, and data/sources/ and data/code/, which
+list them and the modules of each stage for DVC.
 
-A listing follows from names and content, so that a copy or a touch changes nothing. Content is read again only where
-size, time of change or time of the file system's entry differ from those in data/seen/.
+A listing follows from names and content, so that a copy or a touch changes nothing. Content is read
+again only where size, time of change or time of the file system's entry differ from those in
+data/seen/.
 """
 
 import hashlib
@@ -28,7 +29,8 @@ ABSENT = "absent"
 EVERYTHING = ("",)
 # Two changes of a file within one tick of its file system's clock have the same time.
 _TICK_NS = 2 * 10**9
-# Size in bytes; in nanoseconds the time of change, and that of the file system's entry, which no copy can set.
+# Size in bytes; in nanoseconds the time of change, and that of the file system's entry, which no
+# copy can set.
 Stamp = list[int]
 _NO_STAMP: Stamp = [-1, -1, -1]
 
@@ -37,9 +39,9 @@ _NO_STAMP: Stamp = [-1, -1, -1]
 class SourceFiles:
     """Files that a stage reads together: ``path``, or files in the folder ``path``.
 
-    Files in a folder either match one of ``patterns`` (of ``Path.glob``); or lie anywhere below it and their names in
-    lower case have one of ``endings``, without hidden files; or are the ``names`` that a function
-    reads from the files ``listed_in``.
+    Files in a folder either match one of ``patterns`` (of ``Path.glob``); or lie anywhere below it
+    and their names in lower case have one of ``endings``, without hidden files; or are the
+    ``names`` that a function reads from the files ``listed_in``.
     """
 
     path: Path
@@ -63,8 +65,8 @@ def weights_file(weights: str) -> list[SourceFiles]:
 def listing(groups: Iterable[SourceFiles], previous: str) -> str:
     """The text of data/sources/<stage>/<entry>.
 
-    previous: the earlier text, whose line is repeated where this machine has none of the files, as in a clone without
-    raw data.
+    previous: the earlier text, whose line is repeated where this machine has none of the files, as
+    in a clone without raw data.
     """
     earlier = {line.split(" ", 2)[2]: line for line in previous.splitlines()[1:] if line.count(" ") > 1}
     return HEAD + "".join(f"{line}\n" for line in [_line(group, earlier) for group in dict.fromkeys(groups)])
@@ -93,7 +95,7 @@ def content(group: SourceFiles) -> dict[str, str]:
 
 
 def _recorded(path: Path) -> tuple[list[Stamp] | None, dict[str, list[Any]]]:
-    """What data/seen/ has of a group: stamps of the files that list its names, and stamp and digest by name."""
+    """What data/seen/ has of a group: stamps of lists, stamp and digest by name."""
     if path.is_file():
         try:
             documents, files = read_json(path, list)
@@ -152,18 +154,18 @@ def _stamp(path: str) -> Stamp:
 
 
 def write_code(lists: dict[str, str]) -> None:
-    """Write ``paths.CODE`` in the working directory. lists: by stage, as of ``vse_pipe.project.code.listings``."""
+    """Write ``paths.CODE``. lists: by stage, as of ``vse_pipe.project.code.listings``."""
     _write(paths.CODE, {stage: f"{text}\n" for stage, text in lists.items()})
 
 
 def write_sources(files: dict[str, list[SourceFiles]]) -> None:
-    """Write ``paths.SOURCES`` in the working directory. files: by stage, as of ``vse_pipe.project.stages.sources``."""
+    """Write ``paths.SOURCES``. files: by stage, as of ``vse_pipe.project.stages.sources``."""
     before = _texts(paths.SOURCES)
     _write(paths.SOURCES, {stage: listing(groups, before.get(stage, "")) for stage, groups in files.items()})
 
 
 def _write(folder: Path, texts: dict[str, str]) -> None:
-    """Whole or not at all; nothing if it is up to date. texts: by stage, ``train@max``, whose file is train/max."""
+    """Whole or not at all, if out of date. texts: by stage, ``train@max``."""
     with claim(folder):
         if texts == _texts(folder):
             return

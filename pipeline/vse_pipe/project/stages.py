@@ -1,5 +1,5 @@
-"""The stages of dvc.yaml, as the rooms declare them in ``vse_pipe/<room>/declaration.py``, and their nodes in
-params.yaml."""
+"""The stages of dvc.yaml, as the rooms declare them in ``vse_pipe/<room>/declaration.py``, and
+their nodes in params.yaml."""
 
 import importlib
 from collections.abc import Callable, Iterable
@@ -20,14 +20,16 @@ ROOMS = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", 
 
 @dataclass(frozen=True)
 class Declaration:
-    """A stage of dvc.yaml. Functions of an entry take params and its name; each seed of a run is an entry.
+    """A stage of dvc.yaml. Functions of an entry take params and its name; each seed of a run is an
+    entry.
 
-    group: its key in dvc.yaml, which begins with the room. section: address of its entries in params.yaml. option: of
-    its command, before an entry's name. The only stage without entries has neither. output: the folder of an entry by
-    its name, or by its data set and name if ``by_dataset``. inputs: files or folders of other stages that an entry
-    reads. reads: its files from outside of the pipeline, None if no entry reads any. families: families of the members
-    that the stage loads, each with the address of a member's name in an entry. Without an address or a name, any member
-    may be loaded. file: module where the work begins.
+    group: its key in dvc.yaml, which begins with the room. section: address of its entries in
+    params.yaml. option: of its command, before an entry's name. The only stage without entries has
+    neither. output: the folder of an entry by its name, or by its data set and name if
+    ``by_dataset``. inputs: files or folders of other stages that an entry reads. reads: its files
+    from outside of the pipeline, None if no entry reads any. families: families of the members that
+    the stage loads, each with the address of a member's name in an entry. Without an address or a
+    name, any member may be loaded. file: module where the work begins.
     """
 
     group: str
@@ -116,8 +118,8 @@ def nodes(params: Params) -> list[Node]:
 
 
 def sources(params: Params) -> dict[str, list[SourceFiles]]:
-    """{address in DVC: outside files that the stage reads}, for stages that may read any. All seeds of a run share a
-    stage."""
+    """{address in DVC: outside files that the stage reads}, for stages that may read any. All seeds
+    of a run share a stage."""
     listed: dict[str, list[SourceFiles]] = {}
     for stage in declarations().values():
         if reads := stage.reads:

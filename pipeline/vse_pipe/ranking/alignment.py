@@ -1,4 +1,4 @@
-"""Stacked cross attention of regions and words in portions of limited memory, and the layers that SGR and SAF share."""
+"""Stacked cross attention in portions of limited memory, and layers of SGR and SAF."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,15 +16,17 @@ from vse_pipe.ranking.fragments import OfPairs, Words
 from vse_pipe.ranking.similarities.options import Aggregate, Norm
 
 EPS = 1e-8
-# Added under roots, so that a zero has a gradient of zero instead of NaN; too small to change a float32 sum of squares.
+# Added under roots, so that a zero has a gradient of zero instead of NaN; too small to change a
+# float32 sum of squares.
 TINY = 1e-30
 
 
 def attention(raw: Float[Tensor, "a c b q"], norm: Norm, temperature: float) -> Float[Tensor, "a c b q"]:
-    """Weights with sum 1 over the context (axis 1); ``norm`` is first applied over the queries (axis 3).
+    """Weights with sum 1 over the context (axis 1); ``norm`` is first applied over the queries
+    (axis 3).
 
-    Lee et al., Stacked Cross Attention, ECCV 2018, Eq. 1 to 3. As in the authors' code "clipped" is a leaky ReLU of
-    slope 0.1 (the paper: max(0, x)), and 1e-8 is added to the norm."""
+    Lee et al., Stacked Cross Attention, ECCV 2018, Eq. 1 to 3. As in the authors' code "clipped" is
+    a leaky ReLU of slope 0.1 (the paper: max(0, x)), and 1e-8 is added to the norm."""
     if norm.startswith("clipped"):
         raw = torch.nn.functional.leaky_relu(raw, 0.1)
     if norm.endswith("l2norm"):
@@ -145,8 +147,8 @@ def over_pairs(
     rows: Int[Tensor, " pairs"],
     columns: Int[Tensor, " pairs"],
 ) -> Float[Tensor, " pairs"]:
-    """``pair_scores`` of image ``rows[i]`` and caption ``columns[i]``, in blocks of captions of equal length. Nothing
-    is padded, and the cost of a pair does not depend on the other pairs."""
+    """``pair_scores`` of image ``rows[i]`` and caption ``columns[i]``, in blocks of captions of
+    equal length. Nothing is padded, and the cost of a pair does not depend on the other pairs."""
     lengths = texts.lengths[columns.cpu()]
     order = lengths.argsort(stable=True)
     distinct, counts = lengths[order].unique_consecutive(return_counts=True)
@@ -164,7 +166,7 @@ def over_pairs(
 def products(
     contexts: Float[Tensor, "pairs c dim"], queries: Float[Tensor, "pairs q dim"]
 ) -> Float[Tensor, "pairs c 1 q"]:
-    """Inner products of each pair's vectors, in the shape for one context with many sets of queries."""
+    """Inner products of each pair's vectors, for one context with many sets of queries."""
     return torch.bmm(contexts, queries.transpose(1, 2))[:, :, None]
 
 
@@ -177,10 +179,10 @@ def stacked(
 ) -> Float[Tensor, "a b q"]:
     """The cosine of each query and the context vector that it attends to.
 
-    raw: products of context and queries; inner: products of the context with itself; sizes: lengths of the queries, (b,
-    q), or (a, 1, q) where each context has its own queries. The attended vector c = sum_r w_r v_r is not computed: e.c
-    = sum_r w_r (v_r.e) and |c|^2 = w^T G w with the inner products G. As in the authors' code the product of the
-    lengths is at least 1e-8."""
+    raw: products of context and queries; inner: products of the context with itself; sizes: lengths
+    of the queries, (b, q), or (a, 1, q) where each context has its own queries. The attended vector
+    c = sum_r w_r v_r is not computed: e.c = sum_r w_r (v_r.e) and |c|^2 = w^T G w with the inner
+    products G. As in the authors' code the product of the lengths is at least 1e-8."""
     weights = attention(raw, norm, temperature)
     return (weights * raw).sum(dim=1) / (sizes * lengths(weights, inner)).clamp_min(EPS)
 
@@ -255,10 +257,11 @@ def _tiles(context: Tensor, queries: Tensor) -> list[tuple[slice, slice]]:
 
 
 class SelfAttention(nn.Module):
-    """One vector for a set of vectors: their mean, weighted by the agreement of each vector with the plain mean.
+    """One vector for a set of vectors: their mean, weighted by the agreement of each vector with
+    the plain mean.
 
-    regions: with batch normalisation of each region over images and dimensions, which fixes their number (VisualSA);
-    None: without (TextSA). Names as in the authors' state_dict."""
+    regions: with batch normalisation of each region over images and dimensions, which fixes their
+    number (VisualSA); None: without (TextSA). Names as in the authors' state_dict."""
 
     def __init__(self, dim: int, dropout: float, regions: int | None) -> None:
         super().__init__()
@@ -289,7 +292,7 @@ class Alignment(nn.Module):
         self.sim_eval_w = nn.Linear(sim_dim, 1)
 
     def whole_images(self, images: Float[Tensor, "images regions dim"]) -> Float[Tensor, "images dim"]:
-        """Raises InputError for another number of regions than the network's, and in training for a single image."""
+        """Raises InputError for another number of regions, and in training for a single image."""
         if images.shape[1] != self.regions:
             raise InputError(f"built for {self.regions} regions an image, got {images.shape[1]}")
         if self.training and len(images) < 2:
@@ -310,7 +313,7 @@ class Alignment(nn.Module):
         portion: Portion,
         temperature: float,
     ) -> Iterator[tuple[Float[Tensor, "images captions 1 sim"], Float[Tensor, "images captions length sim"]]]:
-        """For each chunk the alignment of the global vectors and of the words, not yet of unit length."""
+        """For each chunk the alignments of global vectors and words, not of unit length."""
         raw = (images.flatten(0, 1) @ portion.vectors.t()).unflatten(0, images.shape[:2])
         weights = [unit_sums(chunk, inner, temperature).flatten(2) for chunk in portion.chunks(raw, 2)]
         of_images, of_captions = pooled
@@ -323,7 +326,7 @@ class Alignment(nn.Module):
     def pairs(
         self, images: Float[Tensor, "images regions dim"], texts: Words, temperature: float
     ) -> Callable[..., tuple[Float[Tensor, "pairs 1 1 sim"], Float[Tensor, "pairs 1 length sim"]]]:
-        """``nodes`` of single pairs, as a function for ``over_pairs``; values of one side are computed once."""
+        """``nodes`` of single pairs, for ``over_pairs``; values of one side are computed once."""
         whole_images = over_images(self.whole_images, images)
         whole_captions, inner = self.whole_captions(texts), gram(images)
 
@@ -351,7 +354,7 @@ def l2norm(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "... dim"]:
 
 
 def draw(network: nn.Module, rng: torch.Generator) -> nn.Module:
-    """Linear layers are uniform in +-sqrt(6 / (in + out)), biases 0; batch normalisation starts at 1 and 0."""
+    """Linear layers are uniform in +-sqrt(6 / (in + out)), biases 0; batch norms 1 and 0."""
     for module in network.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight, generator=rng)

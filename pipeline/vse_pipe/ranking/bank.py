@@ -19,9 +19,10 @@ _ALL = slice(None)
 class Bank:
     """queries: the bank's queries (rows) against the ranked items (columns).
 
-    is_transductive: the bank is the ranked queries themselves (the protocol of the papers). Otherwise it is a separate
-    set (inductive, possible in a system in use), and no query's result depends on another's. gallery: the bank's items
-    (rows) against the ranked items, both of the same kind; None without vectors. sums: cache of ``log_sum``."""
+    is_transductive: the bank is the ranked queries themselves (the protocol of the papers).
+    Otherwise it is a separate set (inductive, possible in a system in use), and no query's result
+    depends on another's. gallery: the bank's items (rows) against the ranked items, both of the
+    same kind; None without vectors. sums: cache of ``log_sum``."""
 
     queries: Scores
     is_transductive: bool
@@ -29,8 +30,8 @@ class Bank:
     sums: dict[tuple[float, bool], Float[Tensor, " items"]] = field(default_factory=dict, repr=False)
 
     def log_sum(self, beta: float, of_gallery: bool = False) -> Float[Tensor, " items"]:
-        """``log_sum_exp`` over the bank's queries, or over its items without the ranked item itself; cached, because
-        several criteria use it."""
+        """``log_sum_exp`` over the bank's queries, or over its items without the ranked item
+        itself; cached, because several criteria use it."""
         key = beta, of_gallery
         if key not in self.sums:
             rows = self.items() if of_gallery else self.queries
@@ -38,7 +39,7 @@ class Bank:
         return self.sums[key]
 
     def items(self) -> Scores:
-        """The gallery's scores. Raises InputError where there are no vectors to compute them from."""
+        """The gallery's scores. Raises InputError where there are no vectors to make them."""
         if self.gallery is None:
             raise InputError("the criterion compares items with items and there are only scores; give embeddings")
         return self.gallery()
@@ -46,8 +47,8 @@ class Bank:
 
 @dataclass(frozen=True)
 class ItemBias:
-    """The score ``scale * s(q, n) - bias_n``, the form of every criterion that corrects each item by one number. notes:
-    how the bias was computed, for the metrics."""
+    """The score ``scale * s(q, n) - bias_n``, the form of every criterion that corrects each item
+    by one number. notes: how the bias was computed, for the metrics."""
 
     scale: float
     bias: Float[Tensor, " items"]
@@ -63,10 +64,11 @@ class ItemBias:
 
 
 def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[Tensor, " items"]:
-    """``log sum_q e^{beta s(q, n)}`` over the rows for each item n. Sums within a strip have the precision of the
-    scores, sums over strips float64.
+    """``log sum_q e^{beta s(q, n)}`` over the rows for each item n. Sums within a strip have the
+    precision of the scores, sums over strips float64.
 
-    but_itself: leave out the diagonal; rows and columns are the same items. Raises InputError without a row to sum."""
+    but_itself: leave out the diagonal; rows and columns are the same items. Raises InputError
+    without a row to sum."""
     if scores.shape[0] <= int(but_itself):
         raise InputError("the bank is empty: nothing to sum over")
 
@@ -80,11 +82,12 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
 
 
 class Shares:
-    """Sums of ``e^{beta s(q, n)}`` over queries for each item, without its dominant query: ``first``, exponent of that
-    query; ``query``, its row; ``second``, exponent of the runner-up; ``rest``, the sum relative to the second.
+    """Sums of ``e^{beta s(q, n)}`` over queries for each item, without its dominant query:
+    ``first``, exponent of that query; ``query``, its row; ``second``, exponent of the runner-up;
+    ``rest``, the sum relative to the second.
 
-    Subtracting a dominant query from the sum over all queries would cancel to nothing. Without it nothing cancels: each
-    other query has at most half of the sum."""
+    Subtracting a dominant query from the sum over all queries would cancel to nothing. Without it
+    nothing cancels: each other query has at most half of the sum."""
 
     def __init__(self, strip: Float[Tensor, "rows items"], start: int, beta: float) -> None:
         self.beta = beta
@@ -122,12 +125,14 @@ class Shares:
         return self.first + torch.log1p(self.rest * (self.second - self.first).exp())
 
     def log_odds(self, strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
-        """``log(p / (1 - p))`` for the share p of each of these queries: its ``e^{b x_qn}`` against the sum over the
-        others. In the precision of the scores; inf where there are no others."""
+        """``log(p / (1 - p))`` for the share p of each of these queries: its ``e^{b x_qn}`` against
+        the sum over the others. In the precision of the scores; inf where there are no others."""
         logs = torch.add(-self.logs_of_all.to(strip), strip, alpha=self.beta)
-        # Shares of one half or more belong to the dominant query (see below); rounding must not lift a share above 1.
+        # Shares of one half or more belong to the dominant query (see below); rounding must not
+        # lift a share above 1.
         odds = logs - logs.exp().clamp_(max=0.75).neg_().log1p_()
-        # 1 - p of the dominant query is exactly the rest of the sum. Queries that share the lead have the same odds.
+        # 1 - p of the dominant query is exactly the rest of the sum. Queries that share the lead
+        # have the same odds.
         best = (self.first - (self.second + self.rest.log())).to(odds)
         led = ((self.query >= rows.start) & (self.query < rows.stop)).nonzero()[:, 0]
         odds[self.query[led] - rows.start, led] = best[led]
@@ -138,6 +143,6 @@ class Shares:
 
 
 def _leaders(strip: Float[Tensor, "rows items"]) -> tuple[Tensor, Tensor, Int[Tensor, " items"]]:
-    """For each item the largest score, the second largest (-inf with one row), and the row of the largest."""
+    """For each item the largest score, the second (-inf with one row), and the largest's row."""
     first, query = strip.max(dim=0)
     return first, strip.scatter(0, query[None], -torch.inf).amax(dim=0), query

@@ -1,5 +1,6 @@
-"""Both directions in one pass over tiles of scores that are not kept: each product is made once for its images and for its
-captions, and once more where it holds correct pairs, whose scores must be known first."""
+"""Both directions in one pass over tiles of scores that are not kept: each product is made once for
+its images and for its captions, and once more where it holds correct pairs, whose scores must be
+known first."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -28,7 +29,7 @@ Ranks = tuple[Float[np.ndarray, " pairs"], Int[np.ndarray, "queries best"]]
 
 
 def can_pass(sides: Sequence[Scores]) -> bool:
-    """Whether both directions come from the same products, item by item, on the CPU and in this process."""
+    """Whether both directions come from the same products, on the CPU in this process."""
     multiply = sides[0].product
     if multiply is None or multiply is not sides[1].product or workers.has_pool():
         return False
@@ -36,8 +37,9 @@ def can_pass(sides: Sequence[Scores]) -> bool:
 
 
 def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int) -> list[Ranks]:
-    """For images and for captions: the positions of all correct items as in ``recall.positions``, and the k best items
-    of all queries. sides: both directions of the same scores, each may be rescored, for which ``can_pass`` holds."""
+    """For images and for captions: the positions of all correct items as in ``recall.positions``,
+    and the k best items of all queries. sides: both directions of the same scores, each may be
+    rescored, for which ``can_pass`` holds."""
     images, captions = sides[0].shape
     multiply = sides[0].product
     assert multiply is not None
@@ -59,9 +61,9 @@ def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int)
 class _Way:
     """One direction, whose queries are the rows (axis 0) or the columns of a tile.
 
-    queries: of each correct pair; correct: its score; place: its number within the query, and the query; numbers: of
-    the scores counted so far, by place; best, items: the best scores of each query so far and their
-    items. float64 holds scores of either precision."""
+    queries: of each correct pair; correct: its score; place: its number within the query, and the
+    query; numbers: of the scores counted so far, by place; best, items: the best scores of each
+    query so far and their items. float64 holds scores of either precision."""
 
     def __init__(self, scores: Scores, truth: Truth, ties: Ties, k: int, axis: int) -> None:
         counts = np.diff(truth.starts)
@@ -96,8 +98,8 @@ class _Way:
         self.bounds[self.place] = self.correct
 
     def add(self, tile: Tensor, places: Places) -> None:
-        """Counts a tile. Where the largest score of a query is below its bounds and its best so far, nothing changes.
-        Raises InputError for scores that are not finite."""
+        """Counts a tile. Where the largest score of a query is below its bounds and its best so
+        far, nothing changes. Raises InputError for scores that are not finite."""
         oriented, queries = self._oriented(tile, places), places[self.axis]
         highest = oriented.amax(dim=1)
         if not (highest.isfinite().all() and oriented.amin().isfinite()):
@@ -113,7 +115,7 @@ class _Way:
             self._improve(queries.start + rows, places[1 - self.axis].start + columns, oriented.numpy()[rows, columns])
 
     def _candidates(self, oriented: Tensor, bounds: Float[np.ndarray, " some"]) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and columns of a tile's scores above the bounds, or of each row's best where these are many."""
+        """Rows and columns of a tile's scores above the bounds, or of the best of a row."""
         above, k = oriented.numpy() > bounds[:, None], self.best.shape[1]
         if np.count_nonzero(above) > 2 * k * len(oriented):
             columns = top_k(oriented, k)[1].numpy()
@@ -124,7 +126,7 @@ class _Way:
         return places[self.axis], places[1 - self.axis]
 
     def _improve(self, queries: np.ndarray, items: np.ndarray, scores: np.ndarray) -> None:
-        """Lets each query keep the best of what it has and of these scores; equal ones by ascending item."""
+        """Lets each query keep the best of what it has and these; ties by ascending item."""
         asking, k = np.unique(queries), self.best.shape[1]
         queries = np.concatenate([np.repeat(asking, k), queries])
         items = np.concatenate([self.items[asking].ravel(), items])
@@ -135,7 +137,7 @@ class _Way:
         self.items[asking], self.best[asking] = items[chosen].reshape(-1, k), scores[chosen].reshape(-1, k)
 
     def _oriented(self, tile: Tensor, places: Places) -> Float[Tensor, "some items"]:
-        """The tile's corrected scores with the queries along its rows, whose memory may run the other way."""
+        """The tile's corrected scores with queries along its rows, in memory the other way."""
         oriented = tile.T if self.axis else tile
         return self.scores.correction(oriented, places[1 - self.axis]) if self.scores.correction else oriented
 
@@ -146,8 +148,8 @@ class _Way:
 def _numbers_above(
     values: Float[np.ndarray, "queries items"], bounds: Float[np.ndarray, " queries"], strictly: bool
 ) -> Int[np.ndarray, " queries"]:
-    """For each query the number of its scores above the bound, or not below it without ``strictly``. Bytes are added,
-    many at once whichever way the memory runs."""
+    """For each query the number of its scores above the bound, or not below it without
+    ``strictly``. Bytes are added, many at once whichever way the memory runs."""
     compare, numbers = np.greater if strictly else np.greater_equal, np.zeros(len(bounds), np.int64)
     for items in blocks(values.shape[1], _OF_A_BYTE):
         passes = compare(values[:, items], bounds[:, None]).view(np.uint8)

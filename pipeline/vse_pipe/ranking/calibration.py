@@ -110,8 +110,8 @@ def candidates(sides: Sequence[tuple[Scores, Truth]]) -> Candidates:
 
 
 def measured(validation: Candidates, test: Candidates, clusters: np.ndarray, resamples: int, seed: int) -> dict:
-    """An entry of metrics.json: a curve fitted on ``validation``, measured on ``test``. clusters: of
-    each test query."""
+    """An entry of metrics.json: a curve fitted on ``validation``, measured on ``test``. clusters:
+    of each test query."""
     probabilities = np.interp(test.scores, *fitted(validation.scores, validation.matched))
     rng = generator(seed, "calibration") if resamples else None
     return {

@@ -23,11 +23,13 @@ Places = Int[np.ndarray, " pairs"]
 def scores(
     split: Split, similarity: Similarity, inner: bool, images: Places, captions: Places, memory: int
 ) -> Float[np.ndarray, " pairs"]:
-    """Scores of single pairs. images, captions: rows of ``split``; inner: the similarity is the inner product of the
-    vectors; memory: of ``empty_scores``. Raises UsageError for scores that depend on other pairs.
+    """Scores of single pairs. images, captions: rows of ``split``; inner: the similarity is the
+    inner product of the vectors; memory: of ``empty_scores``. Raises UsageError for scores that
+    depend on other pairs.
 
-    Inner products are summed in float64 and rounded to float32. So captions with the same vector have the same score,
-    such as captions that differ only in word order under a model that ignores it."""
+    Inner products are summed in float64 and rounded to float32. So captions with the same vector
+    have the same score, such as captions that differ only in word order under a model that ignores
+    it."""
     if isinstance(similarity, fragments.Fused | Cascade):
         raise UsageError("a cascade, and a fusion other than the mean, have no score of a pair alone")
     if not (inner and fragments.plain(split.images) and fragments.plain(split.captions)):
@@ -49,7 +51,7 @@ Pick = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Cascade:
-    """A similarity of two models: the second orders the k best items of each query under the first."""
+    """Two models: the second orders the k best items of each query under the first."""
 
     first: Similarity
     second: Similarity
@@ -100,8 +102,8 @@ def _scored(score: Pick, captions: int, device: torch.device, pairs: Int[Tensor,
 
 
 def scorer(similarity: Similarity, images: fragments.Sides, captions: fragments.Sides) -> Pick:
-    """A function of images and captions (by ascending image) that scores each pair: fragments in blocks, vectors one
-    image at a time with all its captions."""
+    """A function of images and captions (by ascending image) that scores each pair: fragments in
+    blocks, vectors one image at a time with all its captions."""
     if isinstance(similarity, fragments.MeanScore):
         assert isinstance(images, fragments.Several)
         assert isinstance(captions, fragments.Several)
@@ -121,10 +123,12 @@ def scorer(similarity: Similarity, images: fragments.Sides, captions: fragments.
 
 
 def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
-    """The k best of each row of ``first`` (ties by ascending column) stand above all others, in the order of ``pick``
-    (ties share a place). The other items keep their scores. pick: the second model's scores of rows and columns.
+    """The k best of each row of ``first`` (ties by ascending column) stand above all others, in the
+    order of ``pick`` (ties share a place). The other items keep their scores. pick: the second
+    model's scores of rows and columns.
 
-    The k items get ``m + s (k - place)`` with m the best other score, s = max(1, |m|); only the order matters."""
+    The k items get ``m + s (k - place)`` with m the best other score, s = max(1, |m|); only the
+    order matters."""
     k = min(k, first.shape[1])
     chosen: list[tuple[Tensor, Tensor]] = []
 

@@ -16,7 +16,7 @@ BIAS_BYTES = 4
 
 
 def cut_short(vectors: Float[Tensor, "*rows dim"], width: int) -> Float[Tensor, "*rows width"]:
-    """The first dimensions of each vector, scaled to length 1. At the full width vectors stay as they are."""
+    """The first dimensions of each vector at length 1; at the full width as they are."""
     if width == vectors.shape[-1]:
         return vectors
     return torch.nn.functional.normalize(vectors[..., :width], dim=-1)
@@ -30,10 +30,11 @@ def check_width(width: int, full: int, option: str, where: object) -> None:
 
 @dataclass(frozen=True)
 class Codes:
-    """Code c of dimension d, from 0 to 255 (int8) or 0 and 1 (binary), stands for ``low_d + c step_d``.
+    """Code c of dimension d, from 0 to 255 (int8) or 0 and 1 (binary), stands for ``low_d + c
+    step_d``.
 
-    The inner product of a query with an item is then that of ``step * query`` with the codes, plus a number of the query
-    alone, which changes no ranking."""
+    The inner product of a query with an item is then that of ``step * query`` with the codes, plus
+    a number of the query alone, which changes no ranking."""
 
     precision: str
     low: Float[Tensor, " dim"]
@@ -41,8 +42,8 @@ class Codes:
 
     @classmethod
     def fit(cls, precision: str, vectors: Float[Tensor, "rows dim"]) -> "Codes":
-        """int8: from the least to the largest value of each dimension, as quantize_embeddings of sentence-transformers.
-        binary: the mean of the values above 0, and of the others.
+        """int8: from the least to the largest value of each dimension, as quantize_embeddings of
+        sentence-transformers. binary: the mean of the values above 0, and of the others.
 
         Raises InputError for equal vectors under int8."""
         if precision == INT8:
@@ -56,7 +57,7 @@ class Codes:
         return cls(precision, low, high - low)
 
     def encode(self, vectors: Float[Tensor, "rows dim"]) -> UInt8[Tensor, "rows dim"]:
-        """The nearest codes; sentence-transformers rounds down. Values beyond the range get its end."""
+        """The nearest codes, within the range; sentence-transformers rounds down."""
         if self.precision == BINARY:
             return (vectors > 0).to(torch.uint8)
         places = (vectors - self.low) / self.step.where(self.step > 0, torch.inf)

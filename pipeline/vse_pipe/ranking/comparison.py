@@ -47,8 +47,8 @@ class Compared:
 
 @dataclass(frozen=True)
 class Method:
-    """models: by seed, in the order of params.yaml; a run without seeds has one model under the empty name.
-    unconverged: by training, why it has not converged."""
+    """models: by seed, in the order of params.yaml; a run without seeds has one model under the
+    empty name. unconverged: by training, why it has not converged."""
 
     name: str
     models: dict[str, Compared]
@@ -71,21 +71,21 @@ class Method:
         return len(self.models)
 
 
-# All trainings of a method rank the same images, so seeds and images are crossed. With the figure of
-# seed s as mean + seed effect + mean over images of (image effect + interaction), the variance of the
-# mean over S seeds is
+# All trainings of a method rank the same images, so seeds and images are crossed. With the figure
+# of seed s as mean + seed effect + mean over images of (image effect + interaction), the variance
+# of the mean over S seeds is
 #
 # (variance between the S figures) / S + (covariance, over draws of images, of two seeds' figures)
 #
 # The first term has seeds and interaction, the second only the images (Obuchowski and Rockette,
 # Communications in Statistics 24, 1995; a covariance below 0 counts as 0). The t quantile has the
-# seeds' degrees of freedom (Welch's for two methods with different seeds), divided by their share in
-# the variance: intervals cover 94% to 96% (simulation: docs/experiments.md).
+# seeds' degrees of freedom (Welch's for two methods with different seeds), divided by their share
+# in the variance: intervals cover 94% to 96% (simulation: docs/experiments.md).
 
 
 @dataclass(frozen=True)
 class Repetitions:
-    """One figure of one method. values: of each seed; draws: of each seed under the same draws of images."""
+    """A figure of a method. values: of each seed; draws: of each seed, the same images."""
 
     values: Float[np.ndarray, " seeds"]
     draws: Float[np.ndarray, "seeds draws"]
@@ -99,12 +99,12 @@ class Repetitions:
 
     @property
     def between(self) -> float:
-        """The variance of the mean due to seeds; 0 for a single seed, which is then the only one of interest."""
+        """The variance of the mean due to seeds; 0 for a single seed."""
         return float(np.var(self.values, ddof=1)) / len(self) if len(self) > 1 else 0.0
 
     @property
     def images(self) -> float:
-        """The covariance over the draws, as a mean over all pairs of seeds; for a single seed its variance."""
+        """The covariance over the draws, the mean over pairs of seeds; else its variance."""
         of_mean = np.var(self.draws.mean(axis=0), ddof=1)
         of_seed = np.var(self.draws, axis=1, ddof=1).mean()
         seeds = len(self)
@@ -113,8 +113,9 @@ class Repetitions:
 
 @dataclass(frozen=True)
 class Spread:
-    """mean: over seeds, or the difference of two means; error: its standard error; freedom: degrees of freedom of
-    the t distribution of (mean - truth) / error, infinite where seeds have no part in the error."""
+    """mean: over seeds, or the difference of two means; error: its standard error; freedom: degrees
+    of freedom of the t distribution of (mean - truth) / error, infinite where seeds have no part in
+    the error."""
 
     mean: float
     error: float
@@ -128,7 +129,7 @@ class Spread:
         return [self.mean - away, self.mean + away]
 
     def p_value(self, null: float = 0.0) -> float:
-        """Two-sided, for the truth ``null``: below 1 - level exactly where the interval excludes it."""
+        """Two-sided, for the truth ``null``: below 1 - level where the interval excludes it."""
         if self.error == 0:
             return float(self.mean == null)
         from scipy.special import stdtr
@@ -138,8 +139,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The interval and p-value of a difference of two single models under draws of images. Hubness has no p-value:
-    draws shift it (``intervals``), so equal models would differ."""
+    """The interval and p-value of a difference of two single models under draws of images. Hubness
+    has no p-value: draws shift it (``intervals``), so equal models would differ."""
 
     draws: Float[np.ndarray, " draws"]
     is_tested: bool = True
@@ -157,7 +158,7 @@ def figure_spread(method: Repetitions) -> Spread:
 
 
 def difference_spread(a: Repetitions, b: Repetitions) -> Spread:
-    """The spread of B - A with different seeds and the same images (Welch's variance over seeds)."""
+    """The spread of B - A with different seeds, the same images (Welch's variance)."""
     together = np.cov(a.draws.mean(axis=0), b.draws.mean(axis=0))[0, 1]
     mean = float(b.values.mean() - a.values.mean())
     return _spread(mean, [a, b], a.images + b.images - 2 * float(together))
@@ -172,8 +173,8 @@ def _spread(mean: float, methods: list[Repetitions], images: float) -> Spread:
 
 
 def spreads(evaluations: Sequence[Figures], resamples: int, seed: int) -> dict[Address, Spread]:
-    """The spread of every figure that all evaluations of a method have, one per seed of the same images. Raises as
-    ``sample``."""
+    """The spread of every figure that all evaluations of a method have, one per seed of the same
+    images. Raises as ``sample``."""
     estimates = [figures.estimate() for figures in evaluations]
     samples = sample(evaluations, resamples, seed)
     return {
@@ -198,8 +199,8 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure of every seed of A and of B. doubt: of mean B - mean A, None where the tables do not define it;
-    holm: p corrected for several B's."""
+    """One figure of every seed of A and of B. doubt: of mean B - mean A, None where the tables do
+    not define it; holm: p corrected for several B's."""
 
     address: Address
     a_values: Float[np.ndarray, " seeds_a"]
@@ -247,8 +248,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """images: number of images over all folds; rows: in the order of METRICS, the two sums last; at_once: number of
-    B's that share Holm's correction. column: of groups, whose names then begin the addresses."""
+    """images: number of images over all folds; rows: in the order of METRICS, the two sums last;
+    at_once: number of B's that share Holm's correction. column: of groups, whose names then begin
+    the addresses."""
 
     a: Method
     b: Method
@@ -264,8 +266,9 @@ class Comparison:
 
 
 def compare(a: Method, b: Method, resamples: int, seed: int) -> Comparison:
-    """Every figure that both have, with the 95% interval and the two-sided p-value of B - A under the same draws of
-    images, and of seeds where a side has several. Raises InputError when they cannot be paired."""
+    """Every figure that both have, with the 95% interval and the two-sided p-value of B - A under
+    the same draws of images, and of seeds where a side has several. Raises InputError when they
+    cannot be paired."""
     comparison = Comparison(a, b, 0, [])
     models = [*a.models.values(), *(b.models[name] for name in (a.models if comparison.is_paired else b.models))]
     for model in models[1:]:
@@ -293,8 +296,8 @@ def _doubt(address: Address, a: Repetitions, b: Repetitions, is_paired: bool) ->
 
 
 def corrected(comparisons: list[Comparison]) -> list[Comparison]:
-    """Comparisons of several B's with one A, with Holm's p-values. A family is one figure under one criterion over
-    all B's."""
+    """Comparisons of several B's with one A, with Holm's p-values. A family is one figure under one
+    criterion over all B's."""
     families: dict[tuple, list[tuple[int, int]]] = {}
     for number, comparison in enumerate(comparisons):
         for place, row in enumerate(comparison.rows):
@@ -330,13 +333,13 @@ def _require_same_queries(a: Compared, b: Compared) -> None:
 
 
 def _keys(table: pa.Table, columns: Sequence[str]) -> pd.DataFrame:
-    """The rows in one order. Names are those of ids that are text, whose numbers mean nothing elsewhere."""
+    """The rows in one order. Text ids are named, whose numbers mean nothing elsewhere."""
     frame = table.select([name for name in columns if name in table.column_names]).to_pandas()
     return frame.sort_values(list(columns[:3])).reset_index(drop=True).reindex(columns=columns, fill_value="")
 
 
 def _figures(model: Compared, counted: dict[Address, float]) -> dict[Address, float]:
-    """Figures from the tables; from metrics.json those that the tables do not define, as hubness of a matching."""
+    """Figures from the tables; else from metrics.json, as a matching's hubness."""
     figures = {}
     for address in ADDRESSES:
         stated = model.metrics

@@ -1,4 +1,4 @@
-"""Inference criteria by name, such as ``is+rgm``: their runs on one fold, and the choice of their parameters."""
+"""Criteria by name, such as ``is+rgm``: on one fold, and the choice of parameters."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -49,7 +49,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Criterion:
-    """rescoring: scores to scores, ``nns`` for a plain matching; matching: scores to pairs, or None."""
+    """rescoring: scores to scores, ``nns`` for a matching; matching: scores to pairs, or None."""
 
     name: str
     rescoring: Part
@@ -90,9 +90,9 @@ class Criterion:
         return names
 
     def match(self, scores: Scores, settings: Sequence[Allowance], truth: Truth) -> Iterator[MatchedPairs]:
-        """One matching for each setting, of scores from ``rerank``. truth: of the same
-        queries; it groups captions by image for ``mode: captions``, and pairs of the same score are taken wrong ones
-        first."""
+        """One matching for each setting, of scores from ``rerank``. truth: of the same queries; it
+        groups captions by image for ``mode: captions``, and pairs of the same score are taken wrong
+        ones first."""
         assert self.matching is not None
         module, params = self.matching.module, self.matching.params
         turns = truth.turns() if params.mode == "captions" else np.zeros(len(truth), np.int64)
@@ -124,18 +124,20 @@ def foldable(inference: str, options: dict[str, Strict]) -> Criterion:
     return criterion
 
 
-# One direction of a fold under a criterion, and the choice of parameters such as lambda, the relaxation factor of a
-# matching (Fig. 4 of the RGM paper).
+# One direction of a fold under a criterion, and the choice of parameters such as lambda, the
+# relaxation factor of a matching (Fig. 4 of the RGM paper).
 
-# Lambdas tried on the measured split: enough for the curve, with a third of the work of the default grid.
+# Lambdas tried on the measured split: enough for the curve, with a third of the work of the default
+# grid.
 _DRAWN = 13
 _NOT_TRIED = -1
 
 
 @dataclass(frozen=True)
 class Scan:
-    """One fold under many lambdas. answered: queries matched with a correct item, (K, lambdas), -1 where not tried;
-    queries: number of queries with a correct item; matchings: by K, the requested matchings."""
+    """One fold under many lambdas. answered: queries matched with a correct item, (K, lambdas), -1
+    where not tried; queries: number of queries with a correct item; matchings: by K, the requested
+    matchings."""
 
     answered: Int[np.ndarray, "ks lambdas"]
     queries: int
@@ -147,8 +149,8 @@ def scan_relaxation(
 ) -> Scan:
     """Match rescored ``scores`` for each K and each lambda of the criterion.
 
-    keep: by K, the lambda whose matching is returned; with it only some other lambdas of a long grid are tried. All
-    queries take part; queries without a correct item are in no figure."""
+    keep: by K, the lambda whose matching is returned; with it only some other lambdas of a long
+    grid are tried. All queries take part; queries without a correct item are in no figure."""
     tried = [(row, k, column) for row, k in enumerate(ks) for column in _columns(criterion, (keep or {}).get(k))]
     settings = [Allowance(k, criterion.lambdas[column]) for _, k, column in tried]
     counts, matchings = np.full((len(ks), len(criterion.lambdas)), _NOT_TRIED), {}
@@ -168,13 +170,13 @@ def _columns(criterion: Criterion, lam: float | None) -> list[int]:
 
 
 def recalls(scans: Sequence[Scan]) -> Float[np.ndarray, "ks lambdas"]:
-    """R@K in percent, the mean over the folds; 0 where no query has a correct item, NaN where not tried."""
+    """R@K in percent over the folds; 0 without correct items, NaN where not tried."""
     shares = [100.0 * scan.answered / max(1, scan.queries) for scan in scans]
     return np.where(scans[0].answered == _NOT_TRIED, np.nan, np.mean(shares, axis=0))
 
 
 class RankedFold(NamedTuple):
-    """One direction of a fold. notes: of the rescoring, see ``Scores.notes``; scan: of lambdas, if there was a choice."""
+    """A direction of a fold. notes: of the rescoring; scan: of lambdas, if one was chosen."""
 
     outcome: Outcome
     notes: dict[str, float]
@@ -183,8 +185,8 @@ class RankedFold(NamedTuple):
 
 @dataclass(frozen=True)
 class Trial:
-    """One direction of one fold. finish: orders the best items of scores under a criterion anew, as the second model of a
-    cascade does, and float32 vectors after coded ones."""
+    """One direction of one fold. finish: orders the best items of scores under a criterion anew, as
+    the second model of a cascade does, and float32 vectors after coded ones."""
 
     scores: Scores
     bank: Bank
@@ -197,17 +199,17 @@ class Trial:
         return self.finish(scores, criterion) if self.finish else scores
 
     def item_by_item(self, criterion: Criterion) -> Scores:
-        """The scores under the criterion's item bias, as a search corrects them; the ranking equals that of ``under``.
-        Without an item bias as ``under``."""
+        """The scores under the criterion's item bias, as a search corrects them; the ranking equals
+        that of ``under``. Without an item bias as ``under``."""
         bias = criterion.item_bias(self.bank)
         return self.under(criterion) if bias is None else bias.apply(self.scores)
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """A criterion with chosen parameters. lambdas: relaxation factor by K, empty without a matching; recalls: R@K on
-    validation data under each lambda, None where lambda was given; chosen: the parameters that validation data chose,
-    by name."""
+    """A criterion with chosen parameters. lambdas: relaxation factor by K, empty without a
+    matching; recalls: R@K on validation data under each lambda, None where lambda was given;
+    chosen: the parameters that validation data chose, by name."""
 
     criterion: Criterion
     lambdas: dict[int, float]
@@ -229,7 +231,7 @@ class Tuned:
 def trials(
     folds: Sequence[Split], source: BankSource, similarity: Similarity, memory: int, sets: int = 1
 ) -> dict[str, list[Trial]]:
-    """By direction, one trial per fold; both directions share scores. memory: MiB for all ``sets`` of folds."""
+    """By direction, a trial a fold; directions share scores. memory: MiB of all ``sets``."""
     if isinstance(similarity, Cascade):
         return _cascades(folds, source, similarity, memory, sets)
     by_direction: dict[str, list[Trial]] = {direction: [] for direction in DIRECTIONS}
@@ -262,8 +264,8 @@ def _cascades(
 def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths: Depths) -> list[RankedFold]:
     """Both directions of a fold, ranked in one pass where there are many scores.
 
-    All queries are ranked and correct hubs; the outcome leaves out queries without a correct item. Raises InputError
-    when no query is left."""
+    All queries are ranked and correct hubs; the outcome leaves out queries without a correct item.
+    Raises InputError when no query is left."""
     scores = [side.under(choice.criterion) for choice, side in zip(tuned, sides, strict=True)]
     truths = [side.truth for side in sides]
     # The second model of a cascade, and a matching, look at all items of a query at once.
@@ -290,9 +292,9 @@ def _matched(tuned: Tuned, scores: Scores, truth: Truth) -> tuple[Outcome, Scan 
 def choose_parameters(criterion: Criterion, trials: Sequence[Trial], everything: bool) -> Tuned:
     """The criterion with the parameters that answer most validation queries of one direction.
 
-    An open lambda is the smallest of those that "maximize R@K on the validation set" (Fig. 4 of the RGM paper), for
-    each K. everything: first choose the rescoring's parameters by the sum of R@K over K. trials: the folds of that
-    direction; unused where nothing is open."""
+    An open lambda is the smallest of those that "maximize R@K on the validation set" (Fig. 4 of the
+    RGM paper), for each K. everything: first choose the rescoring's parameters by the sum of R@K
+    over K. trials: the folds of that direction; unused where nothing is open."""
     names = criterion.rescoring.params.varied() if everything else []
     if everything:
         criterion = _best_rescoring(criterion, trials)

@@ -1,4 +1,4 @@
-"""Outcomes of one direction, and the folds of a protocol (COCO: c1 first images, c2 mean over folds)."""
+"""Outcomes of one direction, and folds (COCO: c1 first images, c2 mean over folds)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +18,12 @@ from vse_pipe.ranking.split import Split
 
 
 def folds(split: Split, params: EvaluateParams) -> list[Split]:
-    """The folds to measure, in the order of the embedding file. ``full`` and ``first`` give one fold.
+    """The folds to measure, in the order of the embedding file. ``full`` and ``first`` give one
+    fold.
 
-    Raises InputError when the images are not a whole number of folds, or fewer than the first fold. Leaving images out,
-    or averaging a short fold in, would give figures that look comparable to a published protocol and are not."""
+    Raises InputError when the images are not a whole number of folds, or fewer than the first fold.
+    Leaving images out, or averaging a short fold in, would give figures that look comparable to a
+    published protocol and are not."""
     if params.protocol == "full":
         return [split]
     images, is_first = len(split.image_ids), params.protocol == "first"
@@ -35,8 +37,9 @@ def folds(split: Split, params: EvaluateParams) -> list[Split]:
 
 
 def tuning_folds(split: Split, params: EvaluateParams) -> list[Split]:
-    """Folds of validation images under the same protocol, to choose a parameter on. Nothing is published from them, so
-    images beyond the last whole fold are left out, and a split smaller than a fold is used as it is."""
+    """Folds of validation images under the same protocol, to choose a parameter on. Nothing is
+    published from them, so images beyond the last whole fold are left out, and a split smaller than
+    a fold is used as it is."""
     if params.protocol == "full" or len(split.image_ids) < params.fold_size:
         return [split]
     return _consecutive(split, params)
@@ -68,7 +71,7 @@ class Depths:
 
 
 def means(columns: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Means over queries in percent: r@K of ``hit_<K>``, mrr of ``rank`` (1 = best), and those of ``graded.measures``."""
+    """Means over queries in percent: r@K, mrr, each of ``graded.measures``. ranks: from 0."""
     metrics = {f"r@{name[4:]}": recall.recall(hits) for name, hits in columns.items() if name.startswith("hit_")}
     metrics["mrr"] = 100.0 * float((1.0 / columns["rank"]).mean())
     for name, values in columns.items():
@@ -79,10 +82,10 @@ def means(columns: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one direction. ranks: float64 (queries,), 0-based, of the best correct item, None for a matching;
-    hits: by K, bool (queries,); top: columns of the best max(K) items, or of the items matched at that K, query after
-    query; lengths: number of items per query; occurrence: by K, (items,); measures: by name, float64 (queries,), 0 to
-    1, empty for a matching."""
+    """The result of one direction. ranks: float64 (queries,), 0-based, of the best correct item,
+    None for a matching; hits: by K, bool (queries,); top: columns of the best max(K) items, or of
+    the items matched at that K, query after query; lengths: number of items per query; occurrence:
+    by K, (items,); measures: by name, float64 (queries,), 0 to 1, empty for a matching."""
 
     ranks: np.ndarray | None
     hits: dict[int, np.ndarray]
@@ -92,10 +95,12 @@ class Outcome:
     measures: dict[str, np.ndarray] = field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
-        """r@K: percent of queries with any correct item among the best K (hit at K), not percent of correct items.
+        """r@K: percent of queries with any correct item among the best K (hit at K), not percent of
+        correct items.
 
-        With ranks also med_r, mean_r, and in percent mrr, map, map@r, r_precision and ndcg@K. Hubness: skew@K, and at
-        the largest K robin_hood and gini (0 to 1), anti_hubs (percent of items) and largest_hub (number of queries)."""
+        With ranks also med_r, mean_r, and in percent mrr, map, map@r, r_precision and ndcg@K.
+        Hubness: skew@K, and at the largest K robin_hood and gini (0 to 1), anti_hubs (percent of
+        items) and largest_hub (number of queries)."""
         metrics = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
         if self.ranks is not None:
             metrics |= {"med_r": recall.median_rank(self.ranks), "mean_r": recall.mean_rank(self.ranks)}
@@ -106,8 +111,8 @@ class Outcome:
 
 
 def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, depths: Depths | None = None) -> Outcome:
-    """Ranks and best items of the queries with a correct item. ks: K of hubness, and of R@K without ``depths``. Raises
-    InputError on non-finite scores, and without such a query."""
+    """Ranks and best items of the queries with a correct item. ks: K of hubness, and of R@K without
+    ``depths``. Raises InputError on non-finite scores, and without such a query."""
     depths = depths or Depths(ks)
     joined = np.empty(len(truth.items))
     top = np.empty((scores.shape[0], min(max(ks), scores.shape[1])), np.int64)
@@ -125,8 +130,8 @@ def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, dep
 def outcome(
     joined: graded.Pairs, top: Int[np.ndarray, "queries best"], truth: Truth, ks: tuple[int, ...], depths: Depths
 ) -> Outcome:
-    """Of the queries with a correct item. joined: positions of correct items, query after query; top: the best items
-    of all queries. Raises InputError without such a query."""
+    """Of the queries with a correct item. joined: positions of correct items, query after query;
+    top: the best items of all queries. Raises InputError without such a query."""
     rows, starts = _judged(truth), np.unique(truth.starts)
     ranks, top = joined[starts[:-1]], top[rows]
     occurrence = {k: hubness.occurrence(top[:, :k].ravel(), truth.columns) for k in ks}
@@ -137,8 +142,8 @@ def outcome(
 
 
 def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
-    """Of the queries with a correct item; all queries took part. pairs: by K, the matching of Algorithm 1 with k = K.
-    Raises InputError without such a query."""
+    """Of the queries with a correct item; all queries took part. pairs: by K, the matching of
+    Algorithm 1 with k = K. Raises InputError without such a query."""
     rows = _judged(truth)
     hits, occurrence = {}, {}
     for k, matching in pairs.items():
@@ -161,8 +166,9 @@ def _judged(truth: Truth) -> np.ndarray:
 
 
 def graded_columns(correct: Listed, good: Listed, depths: Depths) -> dict[str, np.ndarray]:
-    """A row for each query with a correct item: ``correct``, their number; ``rank`` of the best of them, 1 = best;
-    ``hit_<K>``; measures, also ``graded_ndcg_<K>``. good: all items with a grade above 0."""
+    """A row for each query with a correct item: ``correct``, their number; ``rank`` of the best of
+    them, 1 = best; ``hit_<K>``; measures, also ``graded_ndcg_<K>``. good: all items with a grade
+    above 0."""
     ranks = correct.positions[correct.starts[:-1]]
     gains = good.positions, good.grades, good.starts
     return {
@@ -177,8 +183,9 @@ def graded_columns(correct: Listed, good: Listed, depths: Depths) -> dict[str, n
 def rank_graded(
     scores: Scores, cells: Cells, above: float, ties: Ties, depths: Depths
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
-    """Ranks all items; items without a grade are wrong. above: as in ``Graded``. Returns the rows of the queries with a
-    correct item, their ``graded_columns``, and the score of each graded cell, float64, in their order."""
+    """Ranks all items; items without a grade are wrong. above: as in ``Graded``. Returns the rows
+    of the queries with a correct item, their ``graded_columns``, and the score of each graded cell,
+    float64, in their order."""
     rows = np.unique(cells.rows)
     judged = cells.select(rows)
     (correct, _, _), (good, grades, of_good) = judged.truth(above), judged.truth(0.0)

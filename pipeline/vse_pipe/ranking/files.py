@@ -1,4 +1,4 @@
-"""Files of vectors and of ids as other programs write them: .npy, .parquet, .safetensors, and lines of text."""
+"""Files of vectors and ids: .npy, .parquet, .safetensors, and lines of text."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -112,7 +112,7 @@ def _npy(path: Path, key: str) -> Content:
 
 
 def _safetensors(path: Path, key: str) -> Content:
-    """The only tensor of the file, or that with one of these names: embedding, image or caption, or their plurals."""
+    """The only tensor of the file, or that named embedding, image or caption (plural too)."""
     import torch
     from safetensors import safe_open
 
@@ -144,7 +144,7 @@ def _open_npy(path: Path) -> np.ndarray:
 
 
 def _matrix(where: str, array: np.ndarray) -> np.ndarray:
-    """The array (rows, dim) of floats in the byte order of the machine. Raises InputError for others."""
+    """The array (rows, dim) of floats in native byte order. Raises InputError for others."""
     if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2:
         raise InputError(f"{where}: {_described(array)}; expected rows x values of float16, float32 or float64")
     return array if array.dtype.isnative else np.array(array, array.dtype.newbyteorder("="))
@@ -208,8 +208,8 @@ def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = (
 
 
 def parquet_ids(path: Path, table: pa.Table, name: str) -> Ids:
-    """An integer column as int64, or a column of text. Raises InputError for other types, nulls and values beyond
-    int64."""
+    """An integer column as int64, or a column of text. Raises InputError for other types, nulls and
+    values beyond int64."""
     column = table[name]
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

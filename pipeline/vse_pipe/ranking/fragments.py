@@ -1,4 +1,4 @@
-"""Sides that similarities compare (vectors, regions, words, several models), similarities, and score matrices in memory or in a file."""
+"""Sides that similarities compare, similarities, and score matrices in memory or a file."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +17,11 @@ from vse_pipe.project.registry import SIMILARITIES
 
 @dataclass(frozen=True)
 class Words:
-    """vectors: (words, dim), caption after caption; lengths: (captions,), number of words of each caption, on the CPU.
+    """vectors: (words, dim), caption after caption; lengths: (captions,), number of words of each
+    caption, on the CPU.
 
-    Raises InputError unless every caption has a word and the lengths add up to the number of vectors."""
+    Raises InputError unless every caption has a word and the lengths add up to the number of
+    vectors."""
 
     vectors: Float[Tensor, "words dim"]
     lengths: Int[Tensor, " captions"]
@@ -93,7 +95,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Several:
-    """The same n images or captions under several models, one part each. weights: with sum 1; None: the plain mean."""
+    """n images or captions under several models, one part each. weights: sum 1, or None."""
 
     parts: tuple["Sides", ...]
     weights: tuple[float, ...] | None = None
@@ -109,17 +111,19 @@ class Several:
         return self.parts[0].device
 
 
-# For pairs whose captions have one length: places of images and of captions, words (pairs, length, dim), to scores.
+# For pairs whose captions have one length: places of images and of captions, words (pairs, length,
+# dim), to scores.
 OfPairs = Callable[[Tensor, Tensor, Tensor], Tensor]
 
-# One side: (n, dim) vectors, (n, R, dim) regions, the words of n captions, or the same under several models. A model
-# without vectors, such as BM25, has integers (n, 1), which only its own similarity understands.
+# One side: (n, dim) vectors, (n, R, dim) regions, the words of n captions, or the same under
+# several models. A model without vectors, such as BM25, has integers (n, 1), which only its own
+# similarity understands.
 Sides = Tensor | Words | Several
 
 
 @dataclass(frozen=True)
 class MeanScore:
-    """The mean of the models' scores, by the sides' weights, as in SCAN and SGRAF with two models."""
+    """The mean of the models' scores, by the sides' weights, as SCAN and SGRAF."""
 
     similarities: Sequence[Callable]
 
@@ -157,8 +161,9 @@ def take(side: Sides, rows: Int[Tensor, " chosen"]) -> Sides:
 def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
     """One unit vector for each image or caption: the mean of its fragments.
 
-    Criteria that compare items with items use it where the model compares only images with captions. Vectors stay as
-    they are. Several models' vectors are concatenated, so that their inner product is the weighted mean."""
+    Criteria that compare items with items use it where the model compares only images with
+    captions. Vectors stay as they are. Several models' vectors are concatenated, so that their
+    inner product is the weighted mean."""
     if isinstance(side, Several):
         vectors = [place for place, part in enumerate(side.parts) if not _numbers(part)]
         parts = [pooled(side.parts[place]) for place in vectors]
@@ -180,7 +185,7 @@ def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
 def same(
     left: Sides, left_rows: Sequence[int] | np.ndarray, right: Sides, right_rows: Sequence[int] | np.ndarray
 ) -> Bool[Tensor, " pairs"]:
-    """Whether row ``left_rows[i]`` of the left side has the same numbers as row ``right_rows[i]`` of the right side."""
+    """Whether row ``left_rows[i]`` of the left side equals ``right_rows[i]`` of the right."""
     left, right = take(left, torch.as_tensor(left_rows)), take(right, torch.as_tensor(right_rows))
     if isinstance(left, Several) and isinstance(right, Several) and len(left.parts) == len(right.parts):
         rows = range(len(left))
@@ -205,8 +210,8 @@ def blocks(count: int, size: int) -> list[slice]:
 
 
 def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The flat positions of many ranges, ``[s, s + 1, ..., s + n - 1]`` for each start and length, joined. starts,
-    lengths: int64 (lists,)."""
+    """The flat positions of many ranges, ``[s, s + 1, ..., s + n - 1]`` for each start and length,
+    joined. starts, lengths: int64 (lists,)."""
     ends = lengths.cumsum()
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
 
@@ -214,16 +219,16 @@ def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 def column_sums(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:
     """The sum of each column, float64, equal for columns with equal values.
 
-    ``torch.sum`` and ``torch.logsumexp`` over the first dimension add the last few columns in another order than the
-    rest, numpy adds row after row. Two items with equal scores would get sums that differ in the last bit, and rounding
-    would decide their order."""
+    ``torch.sum`` and ``torch.logsumexp`` over the first dimension add the last few columns in
+    another order than the rest, numpy adds row after row. Two items with equal scores would get
+    sums that differ in the last bit, and rounding would decide their order."""
     if not strip.is_cpu:
         return strip.sum(dim=0, dtype=torch.float64)
     return torch.from_numpy(np.add.reduce(strip.numpy(), axis=0, dtype=np.float64))
 
 
 def column_log_sums(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:
-    """``log sum e^x`` of each column, float64: exponents in the precision of the scores, their sum in float64."""
+    """``log sum e^x`` of each column, float64: exponents as the scores are, a float64 sum."""
     largest = strip.amax(dim=0)
     # In a column of -inf, -inf - -inf would be NaN.
     finite = largest.nan_to_num(neginf=0.0)
@@ -231,7 +236,7 @@ def column_log_sums(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items
 
 
 class Similarity(nn.Module):
-    """(images, dim) and (texts, dim), or fragments (images, R, dim) and ``Words``, to (images, texts)."""
+    """(images, dim), (texts, dim), or (images, R, dim) and ``Words``, to (images, texts)."""
 
     def __init__(self, member: Member, network: nn.Module | None = None) -> None:
         super().__init__()
@@ -250,7 +255,7 @@ class Similarity(nn.Module):
 
 
 def build_similarity(member: Member, dim: int, regions: int, rng: torch.Generator) -> Similarity:
-    """dim: of a fragment; regions: of an image. A member that learns draws its weights from ``rng``."""
+    """dim: of a fragment; regions: of an image. Learned weights are drawn from ``rng``."""
     if not SIMILARITIES.traits(member.name).learns:
         return Similarity(member)
     return Similarity(member, SIMILARITIES.load(member.name).network(member.params, dim, regions, rng))

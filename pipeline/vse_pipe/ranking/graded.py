@@ -1,7 +1,7 @@
-"""Positions of correct items, in rankings and in answer lists, and the measures of one query that follow from them.
-Measures are shares from 0 to 1, 1 the best. positions: float64 (pairs,), 0-based and ascending within a query; starts:
-int64 (queries + 1,), the R >= 1 positions of query q are ``positions[starts[q]:starts[q + 1]]``. The rank in a formula
-is position + 1."""
+"""Positions of correct items, in rankings and in answer lists, and the measures of one query that
+follow from them. Measures are shares from 0 to 1, 1 the best. positions: float64 (pairs,), 0-based
+and ascending within a query; starts: int64 (queries + 1,), the R >= 1 positions of query q are
+``positions[starts[q]:starts[q + 1]]``. The rank in a formula is position + 1."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ Queries = Float[np.ndarray, " queries"]
 def measures(positions: Pairs, starts: Starts, depths: Sequence[int]) -> dict[str, Queries]:
     """By name the measures of each query, all over the whole ranking but for ``ndcg_<k>``.
 
-    ap: the mean precision at the ranks of correct items, trec_eval's map. ap_at_r: (1 / R) times the
-    sum of the precision at every rank up to R with a correct item: MAP@R of Musgrave et al. (A Metric
-    Learning Reality Check, ECCV 2020), mAP@R of ECCV Caption (Chun et al., ECCV 2022). r_precision:
-    the share of correct items among the first R, trec_eval's Rprec. ndcg_<k>: ``ndcg`` with gain 1,
-    trec_eval's ndcg_cut."""
+    ap: the mean precision at the ranks of correct items, trec_eval's map. ap_at_r: (1 / R) times
+    the sum of the precision at every rank up to R with a correct item: MAP@R of Musgrave et al. (A
+    Metric Learning Reality Check, ECCV 2020), mAP@R of ECCV Caption (Chun et al., ECCV 2022).
+    r_precision: the share of correct items among the first R, trec_eval's Rprec. ndcg_<k>: ``ndcg``
+    with gain 1, trec_eval's ndcg_cut."""
     counts = np.diff(starts)
     precision = (_index(starts) + 1) / (positions + 1)
     inside = positions < np.repeat(counts, counts)
@@ -65,8 +65,9 @@ Rows = Int64[np.ndarray, " rows"]
 
 @dataclass(frozen=True)
 class Graded:
-    """images, captions: ids; grades: float64, at least 0, 0 for nothing in common. Each judgement of a pair has a row;
-    both directions have the same pairs. above: a pair with a larger mean grade is correct."""
+    """images, captions: ids; grades: float64, at least 0, 0 for nothing in common. Each judgement
+    of a pair has a row; both directions have the same pairs. above: a pair with a larger mean grade
+    is correct."""
 
     images: Rows
     captions: Rows
@@ -74,7 +75,7 @@ class Graded:
     above: float = 0.0
 
     def cells(self, direction: str, queries: np.ndarray, items: np.ndarray) -> "Cells":
-        """queries, items: unique ids, int64, in the order of rows and columns. Pairs with other ids are left out."""
+        """queries, items: unique int64 ids in the order of rows and columns, others left out."""
         sides = (self.images, self.captions) if direction == "image_to_text" else (self.captions, self.images)
         rows, columns = places(queries, sides[0]), places(items, sides[1])
         inside = (rows >= 0) & (columns >= 0)
@@ -83,7 +84,7 @@ class Graded:
 
 @dataclass(frozen=True)
 class Cells:
-    """Graded cells of a matrix of ``queries`` rows and ``items`` columns; a cell may occur several times."""
+    """Graded cells of ``queries`` rows and ``items`` columns; one may occur several times."""
 
     rows: Rows
     columns: Rows
@@ -92,8 +93,8 @@ class Cells:
     items: int
 
     def truth(self, above: float) -> tuple[Truth, Pairs, Rows]:
-        """The cells with a mean grade above ``above``, these means, and a row of each cell, in the order of the truth's
-        items."""
+        """The cells with a mean grade above ``above``, these means, and a row of each cell, in the
+        order of the truth's items."""
         keys, first, inverse, counts = np.unique(
             self.rows * self.items + self.columns, return_index=True, return_inverse=True, return_counts=True
         )
@@ -136,11 +137,13 @@ def r_precisions(
     ties: Ties,
     differences: Sequence[int] = DIFFERENCES,
 ) -> Float[Tensor, "rows differences"]:
-    """For each number of differences the share of plausible items among the best R, their number; NaN without any.
+    """For each number of differences the share of plausible items among the best R, their number;
+    NaN without any.
 
-    Plausible Match R-Precision (PMRP) of Chun et al., Probabilistic Embeddings for Cross-Modal Retrieval, CVPR 2021:
-    the mean over columns, then over queries. Their code leaves ties to a sort; here wrong items precede plausible items
-    of the same score, as in ``positions``. ECCV Caption (ECCV 2022) has the first column, R at most 50."""
+    Plausible Match R-Precision (PMRP) of Chun et al., Probabilistic Embeddings for Cross-Modal
+    Retrieval, CVPR 2021: the mean over columns, then over queries. Their code leaves ties to a
+    sort; here wrong items precede plausible items of the same score, as in ``positions``. ECCV
+    Caption (ECCV 2022) has the first column, R at most 50."""
     ordered = scores.sort(dim=1, descending=True).values
     return torch.stack([_share(scores, ordered, distances <= most, ties) for most in differences], dim=1)
 
@@ -151,7 +154,7 @@ def _share(
     plausible: Bool[Tensor, "rows items"],
     ties: Ties,
 ) -> Float[Tensor, " rows"]:
-    """Items above the R-th score are among the best R; items with that score fill the rest, behind wrong ones."""
+    """Items above the R-th score are among the best R; ties fill the rest, wrong first."""
     number = plausible.sum(dim=1)
     last = ordered.gather(1, (number - 1).clamp_min(0)[:, None])
     above, level = scores > last, scores == last
@@ -162,10 +165,11 @@ def _share(
 
 
 def kendall(scores: Float[np.ndarray, " rows"], grades: Float[np.ndarray, " rows"]) -> dict[str, float]:
-    """Kendall's tau_b and tau_c, -1 to 1, with one row per judgement; empty where all scores or all grades are equal.
+    """Kendall's tau_b and tau_c, -1 to 1, with one row per judgement; empty where all scores or all
+    grades are equal.
 
-    The literature on captions reports tau_c of Flickr8k's expert and tau_b of its crowd annotations, times 100 (Hessel
-    et al., CLIPScore, EMNLP 2021)."""
+    The literature on captions reports tau_c of Flickr8k's expert and tau_b of its crowd
+    annotations, times 100 (Hessel et al., CLIPScore, EMNLP 2021)."""
     if len(np.unique(scores)) < 2 or len(np.unique(grades)) < 2:
         return {}
     from scipy.stats import kendalltau
@@ -209,9 +213,9 @@ class Listed:
 def listed(queries: Rows, scores: Float[np.ndarray, " rows"], grades: Pairs, above: float, ties: Ties) -> Listed:
     """The correct items of answer lists, those with a grade above ``above``.
 
-    queries: number of each answer's query; scores: NaN for a graded item without an answer; grades: 0 where not judged.
-    Ties are those of ``positions`` and ``ordered``: among answers with the same score the wrong ones come first
-    (pessimistic), then the correct ones by ascending grade."""
+    queries: number of each answer's query; scores: NaN for a graded item without an answer; grades:
+    0 where not judged. Ties are those of ``positions`` and ``ordered``: among answers with the same
+    score the wrong ones come first (pessimistic), then the correct ones by ascending grade."""
     # Wrong answers have a grade of at most ``above``, so that grades order them as well.
     order = ordered(queries, scores, grades, ties)
     places = np.arange(len(order)) - np.searchsorted(queries[order], queries[order])

@@ -7,7 +7,7 @@ from jaxtyping import Int, Integer
 
 
 def occurrence(chosen: Integer[np.ndarray, " picks"], items: int) -> Int[np.ndarray, " {items}"]:
-    """N_k: how often each of ``items`` items was chosen; chosen: the columns of every query's best k."""
+    """N_k: how often each of ``items`` items was chosen; chosen: columns of the best k."""
     return np.bincount(chosen, minlength=items)
 
 
@@ -19,7 +19,8 @@ def _levels(counts: Int[np.ndarray, " items"]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def skewness(counts: Int[np.ndarray, " items"]) -> float:
-    """Skewness of N_k, Eq. 7 of HAL (EMNLP-IJCNLP submission): the third standardised moment, population variance.
+    """Skewness of N_k, Eq. 7 of HAL (EMNLP-IJCNLP submission): the third standardised moment,
+    population variance.
 
     Items that no query retrieves count. NaN (0/0) when all items are retrieved equally often."""
     values, items = _levels(counts)
@@ -29,10 +30,11 @@ def skewness(counts: Int[np.ndarray, " items"]) -> float:
 
 
 def robin_hood(counts: Int[np.ndarray, " items"]) -> float:
-    """Robin Hood (Hoover) index of N_k, 0 to 1: half of sum |N_k - mean| over sum N_k, as in scikit-hubness.
+    """Robin Hood (Hoover) index of N_k, 0 to 1: half of sum |N_k - mean| over sum N_k, as in
+    scikit-hubness.
 
-    It is the share of places among the best k that would have to move for every item to have the same number. Items
-    that no query retrieves count; 0 when nothing was retrieved."""
+    It is the share of places among the best k that would have to move for every item to have the
+    same number. Items that no query retrieves count; 0 when nothing was retrieved."""
     values, items = _levels(counts)
     total = values @ items
     return float(np.abs(values - total / len(counts)) @ items / (2 * total)) if total else 0.0
@@ -41,8 +43,9 @@ def robin_hood(counts: Int[np.ndarray, " items"]) -> float:
 def gini(counts: Int[np.ndarray, " items"]) -> float:
     """Gini index of N_k, 0 to 1: half the mean difference of two items' N_k over the mean N_k.
 
-    It is sum (2 r - n - 1) N_k(r) over n sum N_k with ranks r by ascending N_k; scikit-hubness gets the same number
-    from all pairs. Items that no query retrieves count; 0 when nothing was retrieved."""
+    It is sum (2 r - n - 1) N_k(r) over n sum N_k with ranks r by ascending N_k; scikit-hubness gets
+    the same number from all pairs. Items that no query retrieves count; 0 when nothing was
+    retrieved."""
     values, items = _levels(counts)
     total = values @ items
     twice_mean_rank = 2 * items.cumsum() - items + 1
@@ -57,8 +60,8 @@ def anti_hubs(counts: Int[np.ndarray, " items"]) -> float:
 def hub_share(counts: Int[np.ndarray, " items"]) -> float:
     """Share of places among the best k, 0 to 1, that hubs have; 0 when nothing was retrieved.
 
-    A hub is an item with at least twice the mean N_k. scikit-hubness has 2k, which is the same for as many queries as
-    items but makes nearly every image with five captions a hub."""
+    A hub is an item with at least twice the mean N_k. scikit-hubness has 2k, which is the same for
+    as many queries as items but makes nearly every image with five captions a hub."""
     total = counts.sum()
     return float(counts[counts >= 2 * counts.mean()].sum() / total) if total else 0.0
 

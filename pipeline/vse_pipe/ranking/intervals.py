@@ -1,16 +1,16 @@
 """Bootstrap intervals over queries: images are drawn with their captions.
 
-The set of queries varies; the items stay as they are. An image and its captions are drawn together (a cluster
-bootstrap: Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8), because five captions of
-one image are not independent queries.
+The set of queries varies; the items stay as they are. An image and its captions are drawn together
+(a cluster bootstrap: Davison and Hinkley, Bootstrap Methods and their Application, 1997, section
+3.8), because five captions of one image are not independent queries.
 
 Means over queries, the median rank and rsum get the percentile interval. Hubness cannot: a draw
 repeats some queries and lacks others, so its N_k vary twice as much as under a new set of queries,
 and its figures are shifted beyond their spread. Percentile and basic intervals cover the expected
-figure of a new set in 0% to 98% of simulations (200 to 1,000 images, k = 1 and 10), anti-hubs never.
-The spread of the draws is about right, so the draws of hubness are moved to have their median at the
-estimate: 93% to 98% (skewness), 96% to 98% (largest hub), 82% to 100% (the others). The difference of
-two models has such an interval and no p-value."""
+figure of a new set in 0% to 98% of simulations (200 to 1,000 images, k = 1 and 10), anti-hubs
+never. The spread of the draws is about right, so the draws of hubness are moved to have their
+median at the estimate: 93% to 98% (skewness), 96% to 98% (largest hub), 82% to 100% (the others).
+The difference of two models has such an interval and no p-value."""
 
 import itertools
 from collections.abc import Sequence
@@ -35,9 +35,10 @@ _GRADED_COLUMNS = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision"
 
 @dataclass(frozen=True)
 class FoldDirection:
-    """One direction of one fold. images: ids of the fold's images, ascending; image_of: position of each query's image
-    there; means: each query's contribution to a metric, float64 by name; ranks: float64, 1 = best, None for a matching;
-    picks: positions of the chosen items, for query q from starts[q] to starts[q + 1]; items: number of items."""
+    """One direction of one fold. images: ids of the fold's images, ascending; image_of: position of
+    each query's image there; means: each query's contribution to a metric, float64 by name; ranks:
+    float64, 1 = best, None for a matching; picks: positions of the chosen items, for query q from
+    starts[q] to starts[q + 1]; items: number of items."""
 
     images: Int[np.ndarray, " images"]
     image_of: Int[np.ndarray, " queries"]
@@ -49,8 +50,8 @@ class FoldDirection:
 
     @classmethod
     def from_rows(cls, images: np.ndarray, ranks: pa.Table, items: np.ndarray) -> "FoldDirection":
-        """ranks: rows of one direction and fold; items: ids in occurrence.parquet. Raises InputError when a query chose
-        an item that is not among them."""
+        """ranks: rows of one direction and fold; items: ids in occurrence.parquet. Raises
+        InputError when a query chose an item that is not among them."""
         items, chosen = np.sort(items), ranks["top"].combine_chunks()
         picked = chosen.flatten().to_numpy(zero_copy_only=False)
         if not np.isin(picked, items).all():
@@ -62,7 +63,7 @@ class FoldDirection:
         return cls(images, image_of, _means(ranks), _column(ranks, "rank"), starts, picks, len(items))
 
     def measure(self, weights: Int[np.ndarray, "draws images"]) -> dict[str, Float[np.ndarray, " draws"]]:
-        """Every metric that the tables define, under each row of weights. NaN where a draw has no query."""
+        """Every metric of the tables under each row of weights. NaN for draws without a query."""
         drawn = weights.astype(np.float64)
         sizes = np.bincount(self.image_of, minlength=len(self.images))
         sums = [np.bincount(self.image_of, values, len(self.images)) for values in self.means.values()]
@@ -70,8 +71,8 @@ class FoldDirection:
             means = (drawn @ np.stack(sums, axis=1)) / (drawn @ sizes)[:, None]
         metrics = dict(zip(self.means, means.T, strict=True))
         if self.ranks is None:
-            # Queries of a matching compete for quotas, so counting a query twice gives N_k that no matching has; and
-            # the tables have only its set at K = 10.
+            # Queries of a matching compete for quotas, so counting a query twice gives N_k that no
+            # matching has; and the tables have only its set at K = 10.
             return metrics
         metrics["med_r"] = _medians(weights, self.ranks, self.image_of)
         return metrics | self._hubness(weights)
@@ -140,7 +141,7 @@ class Figures:
 
     @classmethod
     def from_tables(cls, ranks: pa.Table, occurrence: pa.Table) -> "Figures":
-        """From ranks.parquet and occurrence.parquet. Raises InputError when the two do not belong together."""
+        """From ranks.parquet and occurrence.parquet. Raises InputError for unlike ones."""
         sides: dict[int, dict[str, FoldDirection]] = {}
         for fold in sorted(pc.unique(ranks["fold"]).to_pylist()):
             of_fold = ranks.filter(pc.field("fold") == fold)
@@ -157,8 +158,8 @@ class Figures:
         return {fold: len(next(iter(of_fold.values())).images) for fold, of_fold in self.sides.items()}
 
     def measure(self, weights: dict[int, Int[np.ndarray, "draws images"]]) -> Sample:
-        """weights: by fold, how often each image counts in each draw. A metric is the mean over the folds; a sum is
-        defined where all its parts are."""
+        """weights: by fold, how often each image counts in each draw. A metric is the mean over the
+        folds; a sum is defined where all its parts are."""
         parts: dict[Address, list[np.ndarray]] = {}
         for fold, of_fold in self.sides.items():
             for direction, side in of_fold.items():
@@ -167,7 +168,7 @@ class Figures:
         return _with_sums({address: np.mean(values, axis=0) for address, values in parts.items()})
 
     def estimate(self) -> dict[Address, float]:
-        """The figures with every image once. Undefined figures are absent, such as the skewness of equal counts."""
+        """The figures with every image once, without undefined ones, as of equal counts."""
         once = {fold: np.ones((1, images), np.int64) for fold, images in self.images().items()}
         estimates = {address: float(values[0]) for address, values in self.measure(once).items()}
         return {address: value for address, value in estimates.items() if np.isfinite(value)}
@@ -185,9 +186,10 @@ def _with_sums(figures: Sample) -> Sample:
 def sample(evaluations: Sequence[Figures], resamples: int, seed: int) -> list[Sample]:
     """The metrics of each evaluation under the same ``resamples`` draws of images with replacement.
 
-    Each fold draws as many images as it has, from its own generator. All evaluations have the same images. A draw in
-    which a direction has no query is left out; this needs very few images, some without captions. A draw with an
-    undefined skewness is left out of that figure, and the figure is absent where no draw remains."""
+    Each fold draws as many images as it has, from its own generator. All evaluations have the same
+    images. A draw in which a direction has no query is left out; this needs very few images, some
+    without captions. A draw with an undefined skewness is left out of that figure, and the figure
+    is absent where no draw remains."""
     samples = measured(evaluations, resamples, seed)
     finite: dict[Address, list[np.ndarray]] = {}
     for address, values in (row for figures in samples for row in figures.items()):
@@ -228,12 +230,14 @@ Draws = Float[np.ndarray, " draws"]
 def intervals(
     ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int, level: float = 0.95
 ) -> dict[str, dict[str, list[float]] | list[float]]:
-    """``{direction: {metric: [low, high]}, "rsum": [low, high], "hs_sum": [low, high]}`` in the units of metrics.json.
+    """``{direction: {metric: [low, high]}, "rsum": [low, high], "hs_sum": [low, high]}`` in the
+    units of metrics.json.
 
-    ranks, occurrence: as ``vse_pipe.artifacts.evaluation`` reads them; resamples: number of draws; level: share of
-    draws inside. Each fold draws among its own images. A matching has no interval for metrics that need a rank, nor for
-    hubness: its pairs depend on all queries at once and cannot be counted for drawn queries. What a criterion learnt
-    from a query bank also stays as it was. Raises InputError when the tables do not belong together."""
+    ranks, occurrence: as ``vse_pipe.artifacts.evaluation`` reads them; resamples: number of draws;
+    level: share of draws inside. Each fold draws among its own images. A matching has no interval
+    for metrics that need a rank, nor for hubness: its pairs depend on all queries at once and
+    cannot be counted for drawn queries. What a criterion learnt from a query bank also stays as it
+    was. Raises InputError when the tables do not belong together."""
     figures = Figures.from_tables(ranks, occurrence)
     (draws,) = sample([figures], resamples, seed)
     limits: dict = {}
@@ -250,7 +254,7 @@ def within(address: Address, ends: list[float]) -> list[float]:
 
 
 def centred(address: Address, draws: Draws, estimate: float) -> Draws:
-    """Draws whose percentiles are an interval: hubness is moved to have its median at the estimate."""
+    """Draws whose percentiles are an interval: the median of hubness is at the estimate."""
     return draws - np.median(draws) + estimate if address[-1].startswith(HUBNESS) else draws
 
 
@@ -260,19 +264,22 @@ def interval(draws: Draws, level: float = 0.95) -> list[float]:
 
 
 def p_value(differences: Draws) -> float:
-    """Two-sided: min(1, 2 (1 + the smaller number of draws <= 0 and draws >= 0) / (1 + draws)), never 0.
+    """Two-sided: min(1, 2 (1 + the smaller number of draws <= 0 and draws >= 0) / (1 + draws)),
+    never 0.
 
-    It is twice the tail that the percentile interval leaves beyond a difference of 0, so the two agree. Counting the
-    observed difference as one more draw keeps it valid (Davison and Hinkley, 1997, section 4.2)."""
+    It is twice the tail that the percentile interval leaves beyond a difference of 0, so the two
+    agree. Counting the observed difference as one more draw keeps it valid (Davison and Hinkley,
+    1997, section 4.2)."""
     beyond = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
     return min(1.0, 2.0 * (1 + beyond) / (1 + len(differences)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values corrected for their number, in their order: the i-th smallest of n times n - i + 1, made monotone.
+    """P-values corrected for their number, in their order: the i-th smallest of n times n - i + 1,
+    made monotone.
 
-    With probability 1 - a no true hypothesis is then rejected at level a, under any dependence (Holm, Scandinavian
-    Journal of Statistics 6, 1979)."""
+    With probability 1 - a no true hypothesis is then rejected at level a, under any dependence
+    (Holm, Scandinavian Journal of Statistics 6, 1979)."""
     order = np.argsort(p_values, kind="stable")
     scaled = np.asarray(p_values)[order] * np.arange(len(order), 0, -1)
     corrected = np.empty(len(order))

@@ -1,8 +1,9 @@
 """Greedy matching with quotas, without sorting all pairs.
 
-Algorithm 1 of the RGM paper sorts every (query, item) pair and accepts pairs from the top. Under scores shared by both
-sides the accepted pairs are the one stable assignment with those quotas. Deferred acceptance finds it from each query's
-best candidates; a query whose list is used up gets the next items that may still accept it."""
+Algorithm 1 of the RGM paper sorts every (query, item) pair and accepts pairs from the top. Under
+scores shared by both sides the accepted pairs are the one stable assignment with those quotas.
+Deferred acceptance finds it from each query's best candidates; a query whose list is used up gets
+the next items that may still accept it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ FETCHED_AT_ONCE = 1 << 23
 
 @dataclass(frozen=True)
 class Allowance:
-    """k: items a query may take (the K of R@K); lam: the relaxation factor lambda, which scales an item's quota."""
+    """k: items a query may take; lam: the relaxation factor, which scales a quota."""
 
     k: int
     lam: float = 1.0
@@ -47,8 +48,9 @@ _Lists = tuple[Float[np.ndarray, "queries best"], Int[np.ndarray, "queries best"
 
 
 def wrong_first(scores: Scores, truth: Truth) -> Scores:
-    """The scores with correct pairs one step of their precision lower. A matching has to choose among pairs of the same
-    score, which says nothing about the model; so it takes the wrong ones first."""
+    """The scores with correct pairs one step of their precision lower. A matching has to choose
+    among pairs of the same score, which says nothing about the model; so it takes the wrong ones
+    first."""
 
     def lowered(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
         cells = truth.correct_pairs(rows, strip.device)
@@ -61,9 +63,9 @@ def wrong_first(scores: Scores, truth: Truth) -> Scores:
 def greedy(scores: Scores, settings: Sequence[Allowance], mode: Mode) -> Iterator[MatchedPairs]:
     """The pairs that Algorithm 1 accepts under each setting; ties go to the lowest (row, column).
 
-    rows: an item's quota is round(lambda k max(1, queries / items)); the algorithm ends when every query has k items or
-    no pair is left. literal: as printed, quota round(lambda k), cut at min(queries, items) k pairs. captions: as rows;
-    ``Criterion.match`` splits the queries."""
+    rows: an item's quota is round(lambda k max(1, queries / items)); the algorithm ends when every
+    query has k items or no pair is left. literal: as printed, quota round(lambda k), cut at
+    min(queries, items) k pairs. captions: as rows; ``Criterion.match`` splits the queries."""
     lists = _first_candidates(scores)
     setting_before, matching = None, None
     for setting in settings:
@@ -85,7 +87,7 @@ def _matched(scores: Scores, lists: _Lists, k: int, quota: int, mode: Mode) -> M
 
 
 def _best_first(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """The order by descending value, then row and column: ``lexsort`` restricted to equal values, which are few."""
+    """The order by descending value, then row and column; few values are equal."""
     order = np.argsort(-values)
     equal = np.diff(values[order]) == 0
     tied = np.concatenate([equal, [False]]) | np.concatenate([[False], equal])
@@ -105,11 +107,13 @@ def _first_candidates(scores: Scores) -> _Lists:
 
 
 class _Assignment:
-    """State of the proposals: what each item holds, best first, and the unused rest of each query's candidate list.
+    """State of the proposals: what each item holds, best first, and the unused rest of each query's
+    candidate list.
 
-    The list of query q lies in ``listed_scores`` and ``listed_items`` from ``position[q]`` to ``end[q]``;
-    ``last_score`` and ``last_item`` are its last entry, also after the list is used up; ``complete[q]``: no further
-    item can be added. Where an item holds fewer than ``quota`` queries its last scores are -inf."""
+    The list of query q lies in ``listed_scores`` and ``listed_items`` from ``position[q]`` to
+    ``end[q]``; ``last_score`` and ``last_item`` are its last entry, also after the list is used up;
+    ``complete[q]``: no further item can be added. Where an item holds fewer than ``quota`` queries
+    its last scores are -inf."""
 
     def __init__(self, scores: Scores, lists: _Lists, k: int, quota: int) -> None:
         (queries, items), length = scores.shape, lists[0].shape[1]
@@ -135,8 +139,9 @@ class _Assignment:
         return self.held_rows[is_held], columns, self.held_scores[is_held]
 
     def _propose(self) -> None:
-        """Rounds of proposals: every query asks as many of its next items as it lacks, until it has ``k`` or its list
-        ends. Both sides prefer the higher score, then the lower row, so the result does not depend on the rounds."""
+        """Rounds of proposals: every query asks as many of its next items as it lacks, until it has
+        ``k`` or its list ends. Both sides prefer the higher score, then the lower row, so the
+        result does not depend on the rounds."""
         free = np.arange(len(self.filled))
         while len(free := free[(self.filled[free] < self.k) & (self.position[free] < self.end[free])]):
             lacking = np.minimum(self.k - self.filled[free], self.end[free] - self.position[free])
@@ -149,7 +154,7 @@ class _Assignment:
             free = np.union1d(free, lost)
 
     def _hold(self, scores: np.ndarray, rows: np.ndarray, items: np.ndarray) -> Int[np.ndarray, " lost"]:
-        """Lets each item keep the best of what it holds and of these proposals; returns the queries of the others."""
+        """Lets each item keep the best proposals; returns the queries of the others."""
         proposed = np.unique(items)
         places = spans(proposed * self.quota, self.sizes[proposed])
         self.filled += np.bincount(rows, minlength=len(self.filled))
@@ -191,8 +196,9 @@ class _Assignment:
     def _still_winnable(
         self, rows: slice, queries: np.ndarray, width: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For queries of one strip the best ``width`` items beyond their lists that may accept them: scores and items,
-        flat, and the number of all such items. An item never accepts later what it refuses now."""
+        """For queries of one strip the best ``width`` items beyond their lists that may accept
+        them: scores and items, flat, and the number of all such items. An item never accepts later
+        what it refuses now."""
         strip = self.scores.strip(rows)
         strip = strip[torch.from_numpy(queries - rows.start).to(strip.device)]
         columns = torch.arange(strip.shape[1], device=strip.device)

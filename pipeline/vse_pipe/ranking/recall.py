@@ -1,4 +1,4 @@
-"""Correct items of each query, ranks and recall from them, preference between pairs, and convergence of a run."""
+"""Correct items, ranks and recall, preference between pairs, and convergence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +18,9 @@ Ties = Literal["pessimistic", "optimistic"]
 
 @dataclass(frozen=True)
 class Relevance:
-    """Correct pairs other than captions of their image: by direction, ids of queries and of items, int64 and parallel.
-    The directions may differ, because collections of judgements ask about different images and captions."""
+    """Correct pairs other than captions of their image: by direction, ids of queries and of items,
+    int64 and parallel. The directions may differ, because collections of judgements ask about
+    different images and captions."""
 
     pairs: dict[str, tuple[np.ndarray, np.ndarray]]
 
@@ -29,8 +30,8 @@ class Relevance:
         return cls({"image_to_text": (images, captions), "text_to_image": (captions, images)})
 
     def first_images(self, captions: np.ndarray, none: int) -> np.ndarray:
-        """The first correct image of each caption, ``none`` without one: captions of one image are not independent in
-        the bootstrap."""
+        """The first correct image of each caption, ``none`` without one: captions of one image are
+        not independent in the bootstrap."""
         judged, images = self.pairs["text_to_image"]
         named, first = np.unique(judged, return_index=True)
         place = np.searchsorted(named, captions).clip(max=len(named) - 1)
@@ -40,15 +41,15 @@ class Relevance:
 def mean_grades(
     first: Int[np.ndarray, " rows"], second: Int[np.ndarray, " rows"], grades: np.ndarray
 ) -> Float[np.ndarray, " rows"]:
-    """For each row the mean grade of all rows of its pair: a pair may be judged several times, and not alike."""
+    """For each row the mean grade of its pair, which may be judged several times."""
     pairs = np.unique(np.stack([first, second]), axis=1, return_inverse=True)[1].ravel()
     return (np.bincount(pairs, grades) / np.bincount(pairs))[pairs]  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class Truth:
-    """starts: int64 (queries + 1,); items: int64, correct items of query q are ``items[starts[q]:starts[q + 1]]``;
-    columns: number of items to choose from."""
+    """starts: int64 (queries + 1,); items: int64, correct items of query q are
+    ``items[starts[q]:starts[q + 1]]``; columns: number of items to choose from."""
 
     starts: np.ndarray
     items: np.ndarray
@@ -72,10 +73,12 @@ class Truth:
     def by_pairs(
         cls, queries: np.ndarray, items: np.ndarray, pair_queries: np.ndarray, pair_items: np.ndarray
     ) -> "Truth":
-        """An item whose pair of ids is among the pairs is correct; pairs with unknown ids do not count.
+        """An item whose pair of ids is among the pairs is correct; pairs with unknown ids do not
+        count.
 
-        queries, items: unique ids, int64, in the order of the scores' rows and columns; pair_queries, pair_items: ids,
-        int64 (pairs,), in any order. A query may have no correct item: see ``judged``."""
+        queries, items: unique ids, int64, in the order of the scores' rows and columns;
+        pair_queries, pair_items: ids, int64 (pairs,), in any order. A query may have no correct
+        item: see ``judged``."""
         rows, columns = places(queries, pair_queries), places(items, pair_items)
         inside = (rows >= 0) & (columns >= 0)
         cells = np.unique(rows[inside] * len(items) + columns[inside])
@@ -101,8 +104,9 @@ class Truth:
         return np.flatnonzero(np.diff(self.starts))
 
     def turns(self) -> Int[np.ndarray, " queries"]:
-        """The number of earlier queries with the same first correct item, 0 for queries without one. For captions it is
-        their number within their image, in the order of the file; for images 0."""
+        """The number of earlier queries with the same first correct item, 0 for queries without
+        one. For captions it is their number within their image, in the order of the file; for
+        images 0."""
         judged = self.judged()
         first = self.items[self.starts[judged]]
         order = np.argsort(first, kind="stable")
@@ -129,7 +133,7 @@ class Truth:
 
     @cached_property
     def _cells(self) -> Int[np.ndarray, " pairs_and_one"]:
-        """The correct pairs as places in the flattened scores, ascending, and a place beyond them."""
+        """The correct pairs as ascending places in the flattened scores, and one beyond."""
         queries = np.repeat(np.arange(len(self)), np.diff(self.starts))
         return np.append(np.sort(queries * self.columns + self.items), len(self) * self.columns)
 
@@ -193,14 +197,15 @@ def number_above(
     thresholds: Float[np.ndarray, " thresholds"],
     strictly: bool,
 ) -> Int[np.ndarray, " thresholds"]:
-    """For each threshold the number of scores of its row above it, or not below it without ``strictly``. thresholds: in
-    the precision of the scores."""
+    """For each threshold the number of scores of its row above it, or not below it without
+    ``strictly``. thresholds: in the precision of the scores."""
     if not (scores.is_cpu and scores.dtype in (torch.float32, torch.float64)):
         bounds, places = (torch.from_numpy(values).to(scores.device) for values in (thresholds, rows))
         parts = zip(*(values.split(max(1, _AT_ONCE // scores.shape[1])) for values in (places, bounds)), strict=True)
         exceeds = torch.gt if strictly else torch.ge
         return torch.cat([exceeds(scores[row], bound[:, None]).sum(dim=1) for row, bound in parts]).cpu().numpy()
-    # A row at a time stays in the processor's cache, where numpy compares and counts 16 scores at once.
+    # A row at a time stays in the processor's cache, where numpy compares and counts 16 scores at
+    # once.
     compare = np.greater if strictly else np.greater_equal
     values, passes = scores.numpy(), np.empty(scores.shape[1], bool)
     numbers = np.empty(len(rows), np.int64)
@@ -216,12 +221,12 @@ def hits_at(ranks: Float[np.ndarray, " queries"], k: int) -> Bool[np.ndarray, " 
 
 
 def recall(hits: Bool[np.ndarray, " queries"]) -> float:
-    """R@K in percent: the share of queries with at least one correct item, not the share of correct items found."""
+    """R@K in percent: the share of queries with at least one correct item."""
     return 100.0 * float(hits.mean())
 
 
 def chance(correct: Int[np.ndarray, " queries"], items: int, k: int) -> float:
-    """Expected R@K in percent of random ranks. correct: number of the ``items`` that are correct for each query."""
+    """Expected R@K in percent of random ranks. correct: of the ``items``, by query."""
     places = np.arange(min(k, items))
     missed = np.clip(items - correct[:, None] - places, 0, None) / (items - places)
     return 100.0 * float((1 - missed.prod(axis=1)).mean())
@@ -243,9 +248,9 @@ SET_CHANCE = {"text": 25.0, "image": 25.0, "group": 100.0 / 6.0, "accuracy": 50.
 
 
 def two_by_two(scores: Float[np.ndarray, "sets 2 2"]) -> Answers:
-    """Two pictures and their captions, the i-th of the i-th. Each picture prefers its caption (text), each caption its
-    picture (image), or both (group). Thrush et al., Winoground, CVPR 2022, Eqs. 1 to 3; equal scores count as no
-    preference, as in the paper."""
+    """Two pictures and their captions, the i-th of the i-th. Each picture prefers its caption
+    (text), each caption its picture (image), or both (group). Thrush et al., Winoground, CVPR 2022,
+    Eqs. 1 to 3; equal scores count as no preference, as in the paper."""
     matching, swapped = scores[:, [0, 1], [0, 1]], scores[:, [0, 1], [1, 0]]
     text: np.ndarray = np.all(matching > swapped, axis=1)
     image: np.ndarray = np.all(matching > swapped[:, ::-1], axis=1)
@@ -253,15 +258,16 @@ def two_by_two(scores: Float[np.ndarray, "sets 2 2"]) -> Answers:
 
 
 def true_or_false(right: Float[np.ndarray, " sets"], wrong: Float[np.ndarray, " sets"]) -> Answers:
-    """Whether a picture prefers its caption to a false one. Hsieh et al., SugarCrepe, NeurIPS 2023 (ARO and
-    VL-CheckList use the same measure); equal scores count as wrong."""
+    """Whether a picture prefers its caption to a false one. Hsieh et al., SugarCrepe, NeurIPS 2023
+    (ARO and VL-CheckList use the same measure); equal scores count as wrong."""
     return {"accuracy": right > wrong}
 
 
 # Epochs of patience for a run without one.
 WINDOW = 3
-# The last epochs of a flat curve may raise the best rsum by this share (3 of 300 points), or by these points if that is
-# more: at chance level a hundredth of rsum is less than one query in a hundred.
+# The last epochs of a flat curve may raise the best rsum by this share (3 of 300 points), or by
+# these points if that is more: at chance level a hundredth of rsum is less than one query in a
+# hundred.
 RISE, NOISE = 0.01, 0.5
 
 
@@ -274,10 +280,12 @@ def waited(rsums: Sequence[float], since: int = 0) -> int:
 
 
 def converged(rsums: Sequence[float], patience: int | None = None) -> bool:
-    """Whether the last ``patience`` epochs raised the best rsum by at most a hundredth of it, or half a point if more.
+    """Whether the last ``patience`` epochs raised the best rsum by at most a hundredth of it, or
+    half a point if more.
 
-    A run ended by patience has converged. A run that ended with its last epoch has converged if its curve is flat. A
-    run of at most ``patience`` epochs is judged by all epochs after its first; a single epoch has not converged.
+    A run ended by patience has converged. A run that ended with its last epoch has converged if its
+    curve is flat. A run of at most ``patience`` epochs is judged by all epochs after its first; a
+    single epoch has not converged.
 
     rsums: of every epoch, in percent. patience: of the run; None: 3 epochs."""
     last = min(patience or WINDOW, len(rsums) - 1)

@@ -22,11 +22,11 @@ def checked(
     similarity: str,
     label: Callable[[np.ndarray], str],
 ) -> Float[np.ndarray, "rows dim"]:
-    """The vectors as float32, of length 1 under similarity ``cosine``. vectors: float16, float32 or float64; label: some
-    ids for a message.
+    """The vectors as float32, of length 1 under similarity ``cosine``. vectors: float16, float32 or
+    float64; label: some ids for a message.
 
-    Raises UsageError for another similarity than PRODUCTS; InputError for no rows, repeated ids, NaN, values that are
-    infinite or beyond float32, and vectors of length zero under ``cosine``."""
+    Raises UsageError for another similarity than PRODUCTS; InputError for no rows, repeated ids,
+    NaN, values that are infinite or beyond float32, and vectors of length zero under ``cosine``."""
 
     def refuse(wrong: np.ndarray, problem: str, remedy: str = "") -> None:
         if len(wrong):
@@ -52,8 +52,8 @@ def checked(
 
 
 def _scale(vectors: Float[np.ndarray, "rows dim"], out: Float[np.ndarray, "rows dim"]) -> Bool[np.ndarray, " rows"]:
-    """Fill ``out`` with vectors of length 1, and return which have length zero. Blocks of rows are divided in float64;
-    all rows in float64 would be the largest array."""
+    """Fill ``out`` with vectors of length 1, and return which have length zero. Blocks of rows are
+    divided in float64; all rows in float64 would be the largest array."""
     is_zero = np.empty(len(vectors), bool)
     for rows in blocks(len(vectors), _AT_ONCE):
         block = vectors[rows].astype(np.float64)
@@ -74,8 +74,9 @@ def _finite(vectors: Float[np.ndarray, "rows dim"]) -> Bool[np.ndarray, " rows"]
 
 
 def require_distinct(where: str, vectors: Float[Tensor, "rows dim"], owners: Int64[np.ndarray, " captions"]) -> None:
-    """Raises InputError where most images have an equal one and each has a caption of its own: a picture that lies once
-    for each caption, so most correct captions would count as wrong. owners: the image of each caption."""
+    """Raises InputError where most images have an equal one and each has a caption of its own: a
+    picture that lies once for each caption, so most correct captions would count as wrong. owners:
+    the image of each caption."""
     if len(np.unique(owners)) < len(owners):
         return
     for part in (vectors[:, :_KEY], vectors):
@@ -91,8 +92,8 @@ def require_distinct(where: str, vectors: Float[Tensor, "rows dim"], owners: Int
 def require_others(
     ranked: Float[Tensor, "rows dim"], further: Float[Tensor, "others width"], kind: str, name: str
 ) -> None:
-    """Raises InputError when most ranked vectors are among further ones too. A few may be, such as captions of equal
-    words. kind: images or captions; name: of the further ones."""
+    """Raises InputError when most ranked vectors are among further ones too. A few may be, such as
+    captions of equal words. kind: images or captions; name: of the further ones."""
     count = int(np.isin(_as_bytes(ranked), _as_bytes(further)).sum()) if len(further) else 0
     if 2 * count > len(ranked):
         raise InputError(

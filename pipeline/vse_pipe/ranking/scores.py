@@ -1,4 +1,4 @@
-"""Scores of queries against items: made in strips of whole rows, kept where they fit the memory, and their best items."""
+"""Scores of queries against items in strips of whole rows, and their best items."""
 
 import os
 import tempfile
@@ -31,7 +31,8 @@ STRIP, _LARGEST = 256, 1 << 26
 # Copies of a strip in memory at once under the costliest criterion.
 _COPIES = 6
 _MIB = 1 << 20
-# Scores are kept where those of all sets take less than this part of the memory: queries and a bank together one half.
+# Scores are kept where those of all sets take less than this part of the memory: queries and a bank
+# together one half.
 _KEPT = 4
 
 
@@ -47,7 +48,7 @@ _CACHE_SHARE = 4
 
 
 def score_matrix(images: Sides, captions: Sides, similarity: Callable, memory: int) -> Float[Tensor, "images captions"]:
-    """The scores of all images with all captions: vectors in one call, fragments in tiles. memory: of ``empty_scores``."""
+    """The scores of all images and captions: vectors at once, fragments in tiles."""
     if plain(images) and plain(captions):
         return similarity(images, captions).detach()
     matrix = empty_scores((len(images), len(captions)), memory, images.device)
@@ -64,7 +65,7 @@ def _tile(images: Sides, captions: Sides, similarity: Callable, places: tuple[sl
 
 
 def empty_scores(shape: tuple[int, int], memory: int, device: torch.device) -> Float[Tensor, "images captions"]:
-    """Uninitialised scores, in a temporary file where they take more than a quarter of ``memory`` MiB; 0 for no limit."""
+    """Uninitialised scores, in a file above a quarter of ``memory`` MiB; 0: no limit."""
     rows, columns = shape
     if memory and rows * columns * 4 * _CACHE_SHARE > memory * _MIB:
         # The map keeps the unnamed file open.
@@ -78,12 +79,13 @@ def empty_scores(shape: tuple[int, int], memory: int, device: torch.device) -> F
 class Scores:
     """Scores of queries (rows) against items (columns), larger is better.
 
-    Each pass makes them again unless they are kept. Memory use is some copies of a strip. notes: from a rescoring;
-    strips_of: scores with the same strips; height: of a strip; stored: strips are read from memory of this process, so
-    no other process makes them.
+    Each pass makes them again unless they are kept. Memory use is some copies of a strip. notes:
+    from a rescoring; strips_of: scores with the same strips; height: of a strip; stored: strips are
+    read from memory of this process, so no other process makes them.
 
-    product: scores of any queries with any items before all rescorings, where these are not kept; the transpose has the
-    same one. correction: what turns a product into these scores, or into others that order the items of a query alike."""
+    product: scores of any queries with any items before all rescorings, where these are not kept;
+    the transpose has the same one. correction: what turns a product into these scores, or into
+    others that order the items of a query alike."""
 
     def __init__(
         self,
@@ -106,12 +108,13 @@ class Scores:
     def from_sides(
         cls, queries: Sides, items: Sides, similarity: Similarity, memory: int = 0, sets: int = 1
     ) -> "Scores":
-        """similarity: (B, D) and (N, D) to (B, N); its arguments have the kinds of the queries and of the items. With
-        images as queries, ``transposed()`` gives text to image under the same function. Fragments are scored once, on
-        first use, and kept.
+        """similarity: (B, D) and (N, D) to (B, N); its arguments have the kinds of the queries and
+        of the items. With images as queries, ``transposed()`` gives text to image under the same
+        function. Fragments are scored once, on first use, and kept.
 
-        memory: MiB for the whole evaluation, 0 for no limit and nothing kept; sets: how many pairs of scores and bank
-        share it, 0 to keep nothing. Raises UsageError where the memory is too small for one strip."""
+        memory: MiB for the whole evaluation, 0 for no limit and nothing kept; sets: how many pairs
+        of scores and bank share it, 0 to keep nothing. Raises UsageError where the memory is too
+        small for one strip."""
         if isinstance(similarity, Fused):
             return cls._from_fusion(queries, items, similarity, memory, sets)
         shape, device = (len(queries), len(items)), queries.device
@@ -139,7 +142,7 @@ class Scores:
 
     @classmethod
     def _from_fusion(cls, queries: Sides, items: Sides, similarity: Fused, memory: int, sets: int) -> "Scores":
-        """Only the fused scores are kept. Scores of fragment models are kept too; they share the memory limit."""
+        """Only the fused scores are kept, and those of fragments; they share the memory."""
         assert isinstance(queries, Several)
         assert isinstance(items, Several)
         share = max(1, memory // len(queries.parts)) if memory else 0
@@ -185,7 +188,7 @@ class Scores:
         return scores
 
     def transposed(self) -> "Scores":
-        """Items as queries. Raises ValueError after ``mapped``: a rescoring is defined along its rows."""
+        """Items as queries. Raises ValueError after ``mapped``, which is along rows."""
         if self._transpose is None:
             raise ValueError("rescored scores have no transpose; transpose first, then rescore")
         return self._transpose()
@@ -197,9 +200,9 @@ class Scores:
         stored: bool = False,
         correction: Correction | None = None,
     ) -> "Scores":
-        """The scores after ``rescore(strip, rows)``, which gets (B, N) and its rows, keeps the shape, and must not
-        write into the strip. stored: it reads memory of this process; correction: of any rows and some columns, which
-        orders the items of a query alike."""
+        """The scores after ``rescore(strip, rows)``, which gets (B, N) and its rows, keeps the
+        shape, and must not write into the strip. stored: it reads memory of this process;
+        correction: of any rows and some columns, which orders the items of a query alike."""
         rescored = Scores(
             self.shape, lambda rows: rescore(self.strip(rows), rows), notes=notes, strips_of=self, stored=stored
         )
@@ -224,8 +227,8 @@ class Scores:
         return self._compute(rows)
 
     def over_strips(self, part: Callable[[slice], Result]) -> Iterator[tuple[slice, Result]]:
-        """``part(rows)`` for each of ``strips``, in order; ``part`` calls ``strip`` itself. It must have no side
-        effects: other processes may run it, see ``core.workers``."""
+        """``part(rows)`` for each of ``strips``, in order; ``part`` calls ``strip`` itself. It must
+        have no side effects: other processes may run it, see ``core.workers``."""
         strips = list(self.strips())
         cost = _COPIES * 4 * self._height * self.shape[1]
         results = map(part, strips) if self._stored else workers.run_parts(partial(map, part), strips, cost)
@@ -237,12 +240,12 @@ class Scores:
 
 
 def _fits(shape: tuple[int, int], memory: int, sets: int) -> bool:
-    """Whether scores may be kept when ``sets`` share the memory; never where other processes make them."""
+    """Whether ``sets`` of scores may be kept in memory; never in other processes."""
     return 0 < sets * shape[0] * shape[1] * 4 * _KEPT <= memory * _MIB and not workers.has_pool()
 
 
 def _must_take(shape: tuple[int, int], memory: int) -> None:
-    """Raises UsageError when ``memory`` MiB, unless 0, cannot hold the copies of a strip in either direction."""
+    """Raises UsageError when ``memory`` MiB, unless 0, cannot hold the copies of a strip."""
     least = max(_COPIES * min(rows, strip_height(columns)) * columns * 4 for rows, columns in (shape, shape[::-1]))
     if memory and least > memory * _MIB:
         raise UsageError(
@@ -252,7 +255,7 @@ def _must_take(shape: tuple[int, int], memory: int) -> None:
 
 
 class Chosen(Scores):
-    """Some rows of other scores, ascending, read from the strips of ``base``, so that no value changes."""
+    """Some rows of other scores, ascending, read from ``base``: no value changes."""
 
     def __init__(self, base: Scores, rows: Int[np.ndarray, " rows"]) -> None:
         super().__init__((len(rows), base.shape[1]), base.strip, notes=base.notes, stored=base._stored)
@@ -271,10 +274,11 @@ class Chosen(Scores):
 
 
 def top_k(scores: Float[Tensor, "rows items"], k: int) -> tuple[Float[Tensor, "rows best"], Int[Tensor, "rows best"]]:
-    """Values and columns of the min(k, items) best per row, best first, ties by ascending column. Entries of -inf count
-    as absent: their columns are arbitrary.
+    """Values and columns of the min(k, items) best per row, best first, ties by ascending column.
+    Entries of -inf count as absent: their columns are arbitrary.
 
-    ``torch.topk`` leaves the order of ties open, so rows with a tie among the best k + 1 are chosen again."""
+    ``torch.topk`` leaves the order of ties open, so rows with a tie among the best k + 1 are chosen
+    again."""
     k = min(k, scores.shape[1])
     values, columns = scores.topk(min(k + 1, scores.shape[1]))
     tied = ((values[:, 1:] == values[:, :-1]) & values[:, 1:].isfinite()).any(dim=1).nonzero()[:, 0]
@@ -285,7 +289,7 @@ def top_k(scores: Float[Tensor, "rows items"], k: int) -> tuple[Float[Tensor, "r
 
 
 def _first_of_ties(scores: Float[Tensor, "rows items"], values: Float[Tensor, "rows best"]) -> Int[Tensor, "rows best"]:
-    """Columns in the order (score descending, column ascending); values: the k best scores, sorted."""
+    """Columns by (score descending, column ascending); values: the k best scores."""
     lowest = values[:, -1:]
     above, equal = scores > lowest, scores == lowest
     room = values.shape[1] - above.sum(dim=1, keepdim=True)
@@ -296,7 +300,7 @@ def _first_of_ties(scores: Float[Tensor, "rows items"], values: Float[Tensor, "r
 
 
 def mean_of_top(scores: Scores, k: int) -> Float[Tensor, " queries"]:
-    """The mean of each query's min(k, items) largest scores: r of CSLS, MUSE's ``get_nn_avg_dist``."""
+    """The mean of each query's min(k, items) largest scores: r of CSLS."""
     return torch.cat([part for _, part in scores.over_strips(lambda rows: top_k(scores.strip(rows), k)[0].mean(dim=1))])
 
 

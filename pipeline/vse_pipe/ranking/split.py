@@ -16,9 +16,11 @@ from vse_pipe.ranking.scores import Scores, Similarity
 
 @dataclass(frozen=True)
 class Split:
-    """image_ids, caption_ids, caption_images: int64; images, captions: float32 vectors of the same width, or fragments.
+    """image_ids, caption_ids, caption_images: int64; images, captions: float32 vectors of the same
+    width, or fragments.
 
-    relevance: correct pairs; without it a caption is correct for its image and the image for its captions."""
+    relevance: correct pairs; without it a caption is correct for its image and the image for its
+    captions."""
 
     image_ids: np.ndarray
     caption_ids: np.ndarray
@@ -41,7 +43,7 @@ class Split:
         return replace(self, images=self.images.parts[place], captions=self.captions.parts[place])
 
     def scores(self, similarity: Similarity, memory: int, sets: int = 1) -> Scores:
-        """Images as queries; the transpose has captions as queries. memory (MiB) and sets: see ``Scores.from_sides``."""
+        """Images as queries; transposed captions. memory (MiB), sets: as ``Scores.from_sides``."""
         return Scores.from_sides(self.images, self.captions, similarity, memory=memory, sets=sets)
 
     def truth(self, direction: str) -> Truth:
@@ -75,7 +77,7 @@ OWN = "test"
 
 @dataclass(frozen=True)
 class BankSource:
-    """name: the bank's name in the metrics; split: its images and captions, None for the ranked queries themselves."""
+    """name: in the metrics; split: its images and captions, None for the ranked queries."""
 
     name: str
     split: Split | None = None
@@ -86,14 +88,14 @@ class BankSource:
         return not all(map(self.has_queries, ("image_to_text", "text_to_image")))
 
     def has_queries(self, direction: str) -> bool:
-        """Whether it has queries of its own for the direction: it may hold images or captions alone."""
+        """Whether it has queries for the direction: it may hold one side alone."""
         return self.split is not None and len(self.split.sides(direction)[0]) > 0
 
     def bank(
         self, fold: Split, scores: Scores, direction: str, similarity: Similarity, memory: int, sets: int = 1
     ) -> Bank:
-        """The bank for one direction of ``fold`` with these scores: the ranked queries where it has none for it. memory
-        (MiB), sets: see ``Scores.from_sides``."""
+        """The bank for one direction of ``fold`` with these scores: the ranked queries where it has
+        none for it. memory (MiB), sets: see ``Scores.from_sides``."""
         of_images = direction == "image_to_text"
         source = self.split if self.split is not None and self.has_queries(direction) else fold
 
@@ -115,10 +117,11 @@ class BankSource:
 
 
 def disjoint(split: Split | None, ranked: Split, where: str, label: str, names: TextIds | None = None) -> None:
-    """Raises InputError when ``split`` holds an image or a caption that is ranked. label: name of ``split`` in the
-    message; names: of ids that are text.
+    """Raises InputError when ``split`` holds an image or a caption that is ranked. label: name of
+    ``split`` in the message; names: of ids that are text.
 
-    Ids may coincide by chance between data sets, so only an equal id with an equal vector counts."""
+    Ids may coincide by chance between data sets, so only an equal id with an equal vector
+    counts."""
     if split is None:
         return
     sides = [

@@ -1,4 +1,4 @@
-"""Vectors of images and captions, or fragments and the weights that compare them: of a run, of files or of arrays."""
+"""Vectors or fragments of images and captions: of a run, of files or of arrays."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -37,8 +37,9 @@ _OF_THE_MODEL = ("model_sha256", "similarity", "similarity_params", "normalised"
 class Vectors:
     """Images and captions of one model, with their ids and splits.
 
-    folder: of a run; where: the two files or arguments, for messages; files: those that were read; book: of ids that
-    are text, None for a run, whose folder has names.parquet. origin: data/embed/<run>/, also of a second network."""
+    folder: of a run; where: the two files or arguments, for messages; files: those that were read;
+    book: of ids that are text, None for a run, whose folder has names.parquet. origin:
+    data/embed/<run>/, also of a second network."""
 
     images: Side | FragmentSide
     captions: Side | FragmentSide
@@ -50,9 +51,11 @@ class Vectors:
 
     @classmethod
     def of_run(cls, params: Params, run: str, place: str = "") -> "Vectors":
-        """data/embed/<run>/; its splits are checked against the data set on use. place: of a second network.
+        """data/embed/<run>/; its splits are checked against the data set on use. place: of a second
+        network.
 
-        Raises as ``of_folder``; IntegrityError for embeddings of another model than data/train/ has."""
+        Raises as ``of_folder``; IntegrityError for embeddings of another model than data/train/
+        has."""
         folder, sources = paths.embedded(run), [paths.trained(params.trained(run)), paths.prepared(params.dataset(run))]
         identity.require_current(folder, (), sources)
         return replace(cls.of_folder(folder / place), origin=folder)
@@ -61,7 +64,8 @@ class Vectors:
     def of_folder(cls, folder: Path) -> "Vectors":
         """Any folder with the two files of data/embed/<run>/.
 
-        Raises InputError when a file is missing or malformed, or when the two do not belong together."""
+        Raises InputError when a file is missing or malformed, or when the two do not belong
+        together."""
         files = (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)
         images, captions = map(_stored, files)
         return cls(images, captions, (str(files[0]), str(files[1])), folder, files)._of_one_model()
@@ -80,9 +84,10 @@ class Vectors:
     ) -> "Vectors":
         """One split, ``WHOLE``, from files of any program; None for a side without a file.
 
-        image_ids, caption_ids, caption_images: files for vectors without ids of their own, which else count from 0.
-        similarity: cosine scales each vector to length 1, dot leaves it. partner: vectors of the same model, with which
-        these are used; ids that are text are numbered alike. Raises as ``files.read_vectors`` and ``rows.checked``."""
+        image_ids, caption_ids, caption_images: files for vectors without ids of their own, which
+        else count from 0. similarity: cosine scales each vector to length 1, dot leaves it.
+        partner: vectors of the same model, with which these are used; ids that are text are
+        numbered alike. Raises as ``files.read_vectors`` and ``rows.checked``."""
         book = partner.book if partner is not None and partner.book is not None else Book()
         sides = [
             _side_of_file(*file, book, similarity, is_counted=partner is None)
@@ -106,8 +111,9 @@ class Vectors:
         where: tuple[str, str] = ("images", "captions"),
         partner: "Vectors | None" = None,
     ) -> "Vectors":
-        """One split, ``WHOLE``, whose ids are the numbers of rows. owners: the row of each caption's image, None where
-        nothing says it. where: names of the two arguments; similarity, partner: as in ``of_files``."""
+        """One split, ``WHOLE``, whose ids are the numbers of rows. owners: the row of each
+        caption's image, None where nothing says it. where: names of the two arguments; similarity,
+        partner: as in ``of_files``."""
         book, named = Book(), np.full(len(captions), NO_IMAGE) if owners is None else owners
         label = partial(book.label, "row")
         sides = [
@@ -117,7 +123,7 @@ class Vectors:
         return cls(sides[0], sides[1], where, book=book)._of_one_model(partner)
 
     def _of_one_model(self, partner: "Vectors | None" = None) -> "Vectors":
-        """These vectors. Raises as ``must_match``, for a side of its own and for those of ``partner``."""
+        """These vectors. Raises as ``must_match``, also for those of ``partner``."""
         for vectors in (self, partner or self):
             vectors.must_match(self)
         return self
@@ -132,28 +138,29 @@ class Vectors:
         return self.images.about.get("similarity", "")
 
     def transfer(self, split: str) -> dict[str, object]:
-        """``run``, ``trained_on`` and ``dataset`` of a run on a data set that it was not trained on; ``unknown_words``
-        is the share of the split's words outside the run's vocabulary, where it has one. Else empty."""
+        """``run``, ``trained_on`` and ``dataset`` of a run on a data set that it was not trained
+        on; ``unknown_words`` is the share of the split's words outside the run's vocabulary, where
+        it has one. Else empty."""
         about = json.loads(self.images.about.get(embeddings.TRANSFER, "{}"))
         share = about.pop("unknown_words", {}).get(split)
         return about if share is None else {**about, "unknown_words": share}
 
     def require_current(self, splits: Iterable[str]) -> None:
-        """Raises IntegrityError where the vectors were made from other images or captions than the data set now has."""
+        """Raises IntegrityError for vectors of other images or captions than there are now."""
         if self.origin is not None:
             identity.require_current(self.origin, splits)
 
     def about(self, split: str) -> dict[str, Any]:
-        """What is there of ``transfer``, ``embeddings.left_out`` and ``data``, the digest of the split's content."""
+        """``transfer``, ``embeddings.left_out`` and ``data``, the split's digest, if there."""
         data = embeddings.footer_value(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
         left_out = embeddings.left_out(self.images.about, split, self.folder / embeddings.IMAGES)
         values = {"transfer": self.transfer(split), "data": data, "left_out": left_out}
         return {name: value for name, value in values.items() if value}
 
     def split(self, name: str, device: torch.device, paired: bool = True) -> Split:
-        """Raises InputError when the split is empty, or when an image or caption has no counterpart (unless there are
-        no captions at all); IntegrityError as ``has``. paired: False where judgements say what is correct, or nothing
-        has to."""
+        """Raises InputError when the split is empty, or when an image or caption has no counterpart
+        (unless there are no captions at all); IntegrityError as ``has``. paired: False where
+        judgements say what is correct, or nothing has to."""
         if not self.has(name) and paired:
             splits = ", ".join(sorted(set(self.images.splits)))
             raise InputError(
@@ -180,12 +187,12 @@ class Vectors:
                 raise InputError(f"{where}: {len(lonely)} {problem}: {self.label('image_id', lonely)}")
 
     def has(self, name: str) -> bool:
-        """Whether the split has an image. Raises IntegrityError where the data set now has another such split."""
+        """Whether the split has an image. Raises IntegrityError for another split now."""
         self.require_current([name])
         return bool((self.images.splits == name).any())
 
     def all_splits(self, device: torch.device) -> Split:
-        """All splits as one, without proposed boxes. Raises InputError for fragments, which are read by split."""
+        """All splits as one, without proposed boxes. Raises InputError for fragments."""
         if isinstance(self.images, FragmentSide) or isinstance(self.captions, FragmentSide):
             raise InputError(f"{self.folder}: a bank of another folder must be one of vectors, not of fragments")
         rows, texts = self.images.splits != PROPOSAL, self.captions
@@ -193,7 +200,7 @@ class Vectors:
         return Split(self.images.ids[rows], texts.ids, texts.image_ids, images, captions)
 
     def must_match(self, vectors: "Vectors") -> None:
-        """Raises InputError unless both come from the same model and have the same similarity and width."""
+        """Raises InputError unless both have the same model, similarity and width."""
         ours = _facts(self.images)
         for where, side in zip(vectors.where, (vectors.images, vectors.captions), strict=True):
             for key, value in _facts(side).items():
@@ -213,8 +220,8 @@ class Vectors:
         return names.read(self.folder) if self.book is None else self.book.names()
 
     def with_captions_in_turn(self) -> "Vectors":
-        """The vectors; captions that name no image follow each other, as many for each image. Raises InputError where
-        they are no whole number an image."""
+        """The vectors; captions that name no image follow each other, as many for each image.
+        Raises InputError where they are no whole number an image."""
         if not (self.captions.image_ids == NO_IMAGE).all():
             return self
         count, most = len(self.images.ids), len(self.captions.ids)
@@ -225,8 +232,8 @@ class Vectors:
         return replace(self, captions=replace(self.captions, image_ids=np.repeat(self.images.ids, each)))
 
     def similarity(self, device: torch.device | None = None) -> Similarity:
-        """The function of (images, captions) named in the footer, larger is closer; its weights on ``device``. Vectors
-        of files and arrays have inner products.
+        """The function of (images, captions) named in the footer, larger is closer; its weights on
+        ``device``. Vectors of files and arrays have inner products.
 
         Raises as ``member``, IntegrityError when its weights are damaged."""
         if self.book is not None:
@@ -244,8 +251,8 @@ class Vectors:
         return model.eval().requires_grad_(False).to(device or torch.device("cpu"))
 
     def member(self) -> Member:
-        """The similarity named in the footer. Raises InputError for one that does not compare what the files hold, and
-        for options that do not fit it."""
+        """The similarity named in the footer. Raises InputError for one that does not compare what
+        the files hold, and for options that do not fit it."""
         about, is_fragments = self.images.about, isinstance(self.images, FragmentSide)
         name = about.get("similarity", "")
         if name not in SIMILARITIES.names() or SIMILARITIES.traits(name).fragments != is_fragments:
@@ -287,8 +294,8 @@ def _side_of_file(
     similarity: str,
     is_counted: bool,
 ) -> Side:
-    """A side without rows where there is no file. is_counted: rows without ids have their numbers as ids, also in
-    judgements."""
+    """A side without rows where there is no file. is_counted: rows without ids have their numbers
+    as ids, also in judgements."""
     label = partial(book.label, key)
     if path is None:
         none = np.empty(0, np.int64)

@@ -6,11 +6,11 @@ _GROWTH = 1.25
 
 
 def log_histogram(n: np.ndarray) -> list[tuple[int, int, int]]:
-    """(first N_k, last N_k, items) of each bin with items, for N_k of at least 1: 1, 2, 3, 4 to 5, 6 to 7,
-    8 to 10, ...
+    """(first N_k, last N_k, items) of each bin with items, for N_k of at least 1: 1, 2, 3, 4 to 5,
+    6 to 7, 8 to 10, ...
 
-    A bin ends a quarter above its start, so that bins have equal widths on a log axis and a long tail is
-    readable."""
+    A bin ends a quarter above its start, so that bins have equal widths on a log axis and a long
+    tail is readable."""
     edges = log_edges(int(n.max(initial=0)))
     counts, _ = np.histogram(n, edges)
     bins = zip(edges[:-1], edges[1:], counts, strict=True)

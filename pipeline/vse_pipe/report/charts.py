@@ -10,7 +10,8 @@ from vse_pipe.report.settings import Point
 from vse_pipe.report.vega import Encoding, chart, epochs_axis, layer, name, number, tip
 
 SMALL, _MEDIUM, _LARGE = 130, 240, 280
-# Values with this ratio of largest to smallest get a logarithmic axis (1, 2, 5, 10; 32, 64, 128, 256).
+# Values with this ratio of largest to smallest get a logarithmic axis (1, 2, 5, 10; 32, 64, 128,
+# 256).
 _RATIO = 8
 _TIGHT = {"zero": False, "nice": True}
 
@@ -23,8 +24,8 @@ def validation(histories: dict[str, pd.DataFrame]) -> dict:
         for best in [table["val_rsum"].idxmax()]
         for row, epoch, value in zip(table.index, table["epoch"], table["val_rsum"], strict=True)
     ]
-    # The dash tells runs apart without colour. A sort order, or points in the lines' colours, would make
-    # two legends.
+    # The dash tells runs apart without colour. A sort order, or points in the lines' colours, would
+    # make two legends.
     run = name("run", scale={"domain": list(histories)})
     return chart(
         rows,
@@ -53,16 +54,17 @@ def training(table: pd.DataFrame) -> dict:
 
 
 def sweep(points: list[Point], baselines: list[Point], title: str, line: str) -> dict:
-    """rsum against the swept value: a line through the means, a band from lowest to highest for runs with
-    equal values, a point and a vertical 95% interval a run, a horizontal line a baseline. line: its name
-    in the legend."""
+    """rsum against the swept value: a line through the means, a band from lowest to highest for
+    runs with equal values, a point and a vertical 95% interval a run, a horizontal line a baseline.
+    line: its name in the legend."""
     rows = [
         {"x": point.x, "rsum": point.rsum, "low": low, "high": high, "run": point.run, "series": line}
         for point in points
         for low, high in [point.interval or (None, None)]
     ]
     level = [{"rsum": point.rsum, "run": point.run, "series": point.run} for point in baselines]
-    # The line comes first in the domain and so has the accent's colour, like its band and its points.
+    # The line comes first in the domain and so has the accent's colour, like its band and its
+    # points.
     domain = {"domain": [line, *(row["series"] for row in level)]}
     series = name("series", scale=domain, legend={} if level else None)
     styled = {"color": series, "strokeDash": series}
@@ -106,8 +108,8 @@ _UNKNOWN = "pairs"
 
 
 def losses(table: pd.DataFrame) -> dict:
-    """Bars: pairs per bin, split into matched and mismatched if the truth is known; lines: pairs expected
-    by each component of the mixture. table: histogram.csv."""
+    """Bars: pairs per bin, split into matched and mismatched if the truth is known; lines: pairs
+    expected by each component of the mixture. table: histogram.csv."""
     is_labelled = table["matched"].notna().all()
     kinds = list(KINDS) if is_labelled else [_UNKNOWN]
     bars = []
@@ -135,8 +137,8 @@ def losses(table: pd.DataFrame) -> dict:
 
 
 def costs(table: pd.DataFrame) -> dict:
-    """Median transport cost of matched and of mismatched pairs per epoch, in a band from the first to the
-    third quartile. table: rows of ``quartiles``."""
+    """Median transport cost of matched and of mismatched pairs per epoch, in a band from the first
+    to the third quartile. table: rows of ``quartiles``."""
     dashed = {"strokeDash": name("kind", legend=None), "tooltip": [tip("epoch"), tip("kind"), tip("median", ".3f")]}
     cost = {"title": "transport cost", "scale": {"zero": False}}
     return chart(
@@ -164,8 +166,8 @@ def reviewed(ranked: list[dict]) -> dict:
 
 
 def alignment(mean: list[float]) -> dict:
-    """Bars: the mean refined alignment by rank; line: the level of a uniform alignment (L2RM, Figure
-    7)."""
+    """Bars: the mean refined alignment by rank; line: the level of a uniform alignment (L2RM,
+    Figure 7)."""
     rows = [{"rank": rank, "weight": weight} for rank, weight in enumerate(mean, 1)]
     x = number("rank", "captions of the batch, sorted", scale={"nice": False}, axis={"grid": False})
     y = {"y": number("weight", "refined alignment")}
@@ -224,8 +226,8 @@ _DIAGONAL: dict[str, Any] = {"strokeDash": [4, 4], "strokeWidth": 1, "opacity": 
 
 
 def balance(rows: list[tuple[str, int, int]]) -> dict:
-    """Bars to the right for repaired queries, to the left for broken ones. rows: criterion, repaired,
-    broken."""
+    """Bars to the right for repaired queries, to the left for broken ones. rows: criterion,
+    repaired, broken."""
     bars = [
         {"criterion": criterion, "change": kind, "queries": count, "at": sign * count}
         for criterion, repaired, broken in rows
@@ -248,9 +250,9 @@ PARTS = ("validation", "ranked")
 
 
 def curves(tables: dict[str, pd.DataFrame], names: dict[str, str]) -> dict:
-    """R@K against lambda for one direction and K, one colour a criterion and one dash a split; a point
-    marks the chosen lambda. tables: rows of relaxation.parquet by criterion. names: of the two splits, by
-    PARTS."""
+    """R@K against lambda for one direction and K, one colour a criterion and one dash a split; a
+    point marks the chosen lambda. tables: rows of relaxation.parquet by criterion. names: of the
+    two splits, by PARTS."""
     rows = [
         {"criterion": criterion, "split": names[part], "lambda": lam, "recall": round(value, 3), "chosen": chosen}
         for criterion, table in tables.items()
@@ -274,9 +276,9 @@ def curves(tables: dict[str, pd.DataFrame], names: dict[str, str]) -> dict:
 # N_k as the papers draw it (HAL and RGM, Figs. 2 and 3): both axes logarithmic, before and after a
 # criterion.
 #
-# Unlike the papers, items are binned and a bin's share is divided by its width, because few items of a
-# small data set share a large N_k. Items with N_k = 0 have no place on a log axis; the page gives their
-# number.
+# Unlike the papers, items are binned and a bin's share is divided by its width, because few items
+# of a small data set share a large N_k. Items with N_k = 0 have no place on a log axis; the page
+# gives their number.
 
 _POWERS = [10.0**power for power in range(-6, 7)]
 _HUB_TICKS = [first * 10**power for power in range(7) for first in (1, 2, 5)]
@@ -291,8 +293,8 @@ def extent(columns: list[np.ndarray]) -> Extent:
 
 
 def points(n: np.ndarray) -> list[dict]:
-    """One row a bin: its middle on a log axis, its range as text, its items, and their share per value of
-    N_k."""
+    """One row a bin: its middle on a log axis, its range as text, its items, and their share per
+    value of N_k."""
     return [
         {
             "n": round(float(np.sqrt(low * high)), 3),
@@ -305,8 +307,9 @@ def points(n: np.ndarray) -> list[dict]:
 
 
 def distribution(after: np.ndarray, before: np.ndarray | None, extent: Extent) -> dict:
-    """Share of the items against N_k: a line with points for ``after``, a plain line for ``before`` (or
-    None), and a vertical line at the mean, the N_k of every item if all were retrieved equally often."""
+    """Share of the items against N_k: a line with points for ``after``, a plain line for ``before``
+    (or None), and a vertical line at the mean, the N_k of every item if all were retrieved equally
+    often."""
     largest, lowest, highest = extent
     mean = [{"n": float(after.mean())}] if after.any() else []
     log = {"type": "log", "nice": False}

@@ -66,8 +66,8 @@ class PaperClaim(Strict):
 
 
 class ClaimsFile(Strict):
-    """A file of claims, whose p-values are corrected together. seeds: the least number of trainings of a
-    side, 1 to judge single models. runs: names of params.yaml, by the names in the claims."""
+    """A file of claims, whose p-values are corrected together. seeds: the least number of trainings
+    of a side, 1 to judge single models. runs: names of params.yaml, by the names in the claims."""
 
     title: str = "Claims"
     seeds: Annotated[int, Field(ge=1)] = 2
@@ -99,9 +99,9 @@ HOLDS, FAILS, UNSURE, NONE = "holds", "does not hold", "cannot be told from thes
 
 @dataclass(frozen=True)
 class Judged:
-    """left, right: the sides, ``hal (nns)``. difference: left - right, whose A is the right side; None
-    for the given ``reason``. alone: two-sided p of this claim; p: corrected (Holm) for all claims of the
-    file with a verdict."""
+    """left, right: the sides, ``hal (nns)``. difference: left - right, whose A is the right side;
+    None for the given ``reason``. alone: two-sided p of this claim; p: corrected (Holm) for all
+    claims of the file with a verdict."""
 
     claim: PaperClaim
     left: str
@@ -116,11 +116,12 @@ class Judged:
 def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unknown: bool = False) -> list[Judged]:
     """One verdict for each claim, in the order of the file.
 
-    A claim holds if the corrected p is below 0.05 and left - right has the claimed sign; it does not
-    hold if the sign is the opposite; otherwise these data cannot tell. For equality, inside and outside
-    of the margin replace the signs. There is no verdict on sides that are not evaluated, have too few
-    trainings, have not converged, or cannot be paired. Raises UsageError with all unknown runs, unless
-    ``skip_unknown``; IntegrityError for evaluations of another model or data."""
+    A claim holds if the corrected p is below 0.05 and left - right has the claimed sign; it does
+    not hold if the sign is the opposite; otherwise these data cannot tell. For equality, inside and
+    outside of the margin replace the signs. There is no verdict on sides that are not evaluated,
+    have too few trainings, have not converged, or cannot be paired. Raises UsageError with all
+    unknown runs, unless ``skip_unknown``; IntegrityError for evaluations of another model or
+    data."""
     names = sorted({*params.evaluated(), *params.groups})
     pairs = [(file.side(claim.right), file.side(claim.left)) for claim in file.claims]
     unknown_runs = {run: None for right, left in pairs for run, _ in (left, right) if run not in names}
@@ -147,8 +148,8 @@ def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unk
 def _objection(
     params: Params, names: list[str], file: ClaimsFile, claim: PaperClaim, run: str, criterion: str
 ) -> str | None:
-    """Why a side cannot be judged. A training that ended on the plateau of its loss has not converged,
-    unless the claim is about that."""
+    """Why a side cannot be judged. A training that ended on the plateau of its loss has not
+    converged, unless the claim is about that."""
     if run not in names:
         return f"there is no run '{run}'"
     models = params.models(run)
@@ -265,8 +266,8 @@ def terminal(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int
 
 
 def _stacked(cells: Sequence[str]) -> list[str]:
-    """Nine cells as four cells of up to three lines: claim and source, sides, numbers, verdict. Nine
-    columns are too narrow."""
+    """Nine cells as four cells of up to three lines: claim and source, sides, numbers, verdict.
+    Nine columns are too narrow."""
     return ["\n".join(cells[start:end]) for start, end in ((0, 2), (2, 5), (5, 8), (8, 9))]
 
 
@@ -276,9 +277,9 @@ def markdown(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int
 
 
 def as_document(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int) -> None:
-    """``{"title", "resamples", "seed", "claims": [{"text", "source", "figure", "says", "margin", "left",
-    "right", "verdict", "why", "left_values", "right_values", "difference", "interval", "p_alone",
-    "p"}]}``; the last six are optional."""
+    """``{"title", "resamples", "seed", "claims": [{"text", "source", "figure", "says", "margin",
+    "left", "right", "verdict", "why", "left_values", "right_values", "difference", "interval",
+    "p_alone", "p"}]}``; the last six are optional."""
     claims = [_plain(verdict) for verdict in verdicts]
     document({"title": file.title, "resamples": resamples, "seed": seed, "claims": claims})
 

@@ -22,8 +22,9 @@ _STRONGEST, _COLOURS = 3, 6
 def best_regions(
     words: list[str], weights: Float[Tensor, "words regions"], boxes: Float[np.ndarray, "regions 4"] | None
 ) -> list[dict]:
-    """The best region of each word: ``word``, ``region`` (its number), ``weight`` and ``box`` (x1, y1, x2, y2 in pixels of
-    the upright image, None without boxes). boxes: NaN for an image without them."""
+    """The best region of each word: ``word``, ``region`` (its number), ``weight`` and ``box`` (x1,
+    y1, x2, y2 in pixels of the upright image, None without boxes). boxes: NaN for an image without
+    them."""
     shares, places = (side.tolist() for side in weights.max(dim=1))
     corners = [None] * weights.shape[1] if boxes is None or np.isnan(boxes).any() else boxes.tolist()
     return [
@@ -33,8 +34,9 @@ def best_regions(
 
 
 def drawing(matches: list[dict], width: int, height: int) -> dict | None:
-    """What words.html draws over a picture of ``width`` x ``height`` pixels; None without boxes or without a picture.
-    matches: of ``best_regions``. Punctuation and marks, such as ``<start>`` and ``<unk>``, are not drawn."""
+    """What words.html draws over a picture of ``width`` x ``height`` pixels; None without boxes or
+    without a picture. matches: of ``best_regions``. Punctuation and marks, such as ``<start>`` and
+    ``<unk>``, are not drawn."""
     matches = [match for match in matches if match["box"] is not None and _is_word(match["word"])]
     if not (matches and width and height):
         return None
@@ -93,8 +95,8 @@ class WordRegions:
         return cls(embedded, source, texts.read(folders[2], verify=False))
 
     def of_pairs(self, caption_ids: list[int], image_ids: list[int]) -> list[list[dict]]:
-        """``best_regions`` of each caption in the image beside it. Raises InputError for ids without fragments, boxes or
-        text features."""
+        """``best_regions`` of each caption in the image beside it. Raises InputError for ids
+        without fragments, boxes or text features."""
         images, captions, member = self.embedded.images, self.embedded.captions, self.embedded.member()
         assert isinstance(images, FragmentSide)
         assert isinstance(captions, FragmentSide)

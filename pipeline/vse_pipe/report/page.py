@@ -47,8 +47,8 @@ def _chance(run: RunResult, group: Group) -> Iterator[str]:
 
 
 def chance_rsum(run: RunResult, group: Group) -> float:
-    """Mean rsum of a random order of the items: the sum over directions and K of ``1 - C(n - r, K) / C(n, K)`` for r
-    correct items of n."""
+    """Mean rsum of a random order of the items: the sum over directions and K of ``1 - C(n - r, K)
+    / C(n, K)`` for r correct items of n."""
     total = 0.0
     counts = group.catalogue.captions["image_id"].to_pandas().value_counts()
     for direction in ("image_to_text", "text_to_image"):
@@ -74,11 +74,11 @@ def _left_out(run: RunResult) -> Iterator[str]:
         yield f"{share:.1%} of the words of its captions are unknown to {metrics['transfer']['run']}."
 
 
-# The page is one HTML file that sends no requests: its security policy allows two scripts by their digests and no
-# request. Templates escape all text of data sets.
+# The page is one HTML file that sends no requests: its security policy allows two scripts by their
+# digests and no request. Templates escape all text of data sets.
 
-# (name, title, context) of each section, in reading order. sections/<name>.html is its template; ``context`` returns
-# the template's values, or None to leave the section out.
+# (name, title, context) of each section, in reading order. sections/<name>.html is its template;
+# ``context`` returns the template's values, or None to leave the section out.
 SECTIONS = (
     ("summary", "Summary", figures.summary),
     ("rankings", "All runs and criteria", figures.rankings),

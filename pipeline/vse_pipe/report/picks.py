@@ -20,8 +20,8 @@ class Pick:
 def mix(baseline: pd.DataFrame, contrast: pd.DataFrame, count: int, generator: np.random.Generator) -> list[Pick]:
     """At most ``count`` queries, the kinds by turns; right means a hit at 1.
 
-    baseline, contrast: ranks of the same queries, indexed by query_id in ascending order, so that only the generator
-    chooses."""
+    baseline, contrast: ranks of the same queries, indexed by query_id in ascending order, so that
+    only the generator chooses."""
     before, after = baseline["hit_1"].to_numpy(), contrast["hit_1"].to_numpy()
     masks = {"repaired": ~before & after, "right": before & after, "wrong": ~before & ~after, "broken": before & ~after}
     ids = baseline.index.to_numpy()
@@ -35,8 +35,8 @@ def mix(baseline: pd.DataFrame, contrast: pd.DataFrame, count: int, generator: n
 
 
 def change(baseline: pd.DataFrame, contrast: pd.DataFrame, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ids, ascending, of queries that turn right at K = ``k``, and of those that turn wrong. baseline,
-    contrast: as in ``mix``."""
+    """The ids, ascending, of queries that turn right at K = ``k``, and of those that turn wrong.
+    baseline, contrast: as in ``mix``."""
     before, after = baseline[f"hit_{k}"].to_numpy(), contrast[f"hit_{k}"].to_numpy()
     ids = baseline.index.to_numpy()
     return ids[~before & after], ids[before & ~after]

@@ -17,8 +17,8 @@ _QUALITY = 80
 
 
 def thumbnail(content: bytes, side: int) -> bytes | None:
-    """WebP of at most ``side`` x ``side`` pixels, upright, with the picture's proportions; None for an unreadable
-    picture.
+    """WebP of at most ``side`` x ``side`` pixels, upright, with the picture's proportions; None for
+    an unreadable picture.
 
     Only the formats that ``prepare`` accepts are readable.
     """

@@ -34,8 +34,8 @@ _SHOWN, _SUSPECTS = 5, 12
 
 @dataclass(frozen=True)
 class ReportEntry:
-    """A run, ensemble or transfer of params.yaml. out: data/evaluate/<name>; prepared: of the data set it
-    is measured on; trainings: folders of its models; criteria: those that rank it."""
+    """A run, ensemble or transfer of params.yaml. out: data/evaluate/<name>; prepared: of the data
+    set it is measured on; trainings: folders of its models; criteria: those that rank it."""
 
     name: str
     kind: str
@@ -48,9 +48,9 @@ class ReportEntry:
 def read(params: Params) -> Results:
     """The outputs that exist for the entries of params; no groups when no data set has captions.
 
-    Raises UsageError when params names no run, InputError when no output exists or one was measured under
-    other settings than params.yaml has, IntegrityError when an output was made from another model or from
-    other data than the present."""
+    Raises UsageError when params names no run, InputError when no output exists or one was measured
+    under other settings than params.yaml has, IntegrityError when an output was made from another
+    model or from other data than the present."""
     if not params.runs:
         raise UsageError("params.yaml runs: there is no run to report on")
     entries, missing = _present(params)
@@ -95,8 +95,8 @@ def _entries(params: Params) -> list[ReportEntry]:
 
 
 def _present(params: Params) -> tuple[list[ReportEntry], list[tuple[str, str]]]:
-    """The entries that are evaluated, with the criteria that are, and what is missing. The readers of the
-    files check their contents."""
+    """The entries that are evaluated, with the criteria that are, and what is missing. The readers
+    of the files check their contents."""
     present, missing = [], []
     for entry in _entries(params):
         label = f"{entry.kind} {entry.name}"

@@ -32,8 +32,9 @@ class Audit:
 
 @dataclass(frozen=True)
 class PairAudit:
-    """metrics: of the audit of the pairs of ``noise``; suspects: its most doubtful pairs, with the columns of
-    doubts.parquet, and ``proposal`` and ``other`` of the findings; catalogue: of the data set."""
+    """metrics: of the audit of the pairs of ``noise``; suspects: its most doubtful pairs, with the
+    columns of doubts.parquet, and ``proposal`` and ``other`` of the findings; catalogue: of the
+    data set."""
 
     noise: str
     metrics: dict
@@ -48,9 +49,9 @@ _WEIGHTS = "model.safetensors"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One run under one criterion: metrics and tables of artifacts.evaluation. Of a run with seeds the
-    metrics are means, their intervals cover the draw of images and of seeds, and ``deviations`` has the
-    standard deviations of the sums over seeds; empty for a single one."""
+    """One run under one criterion: metrics and tables of artifacts.evaluation. Of a run with seeds
+    the metrics are means, their intervals cover the draw of images and of seeds, and ``deviations``
+    has the standard deviations of the sums over seeds; empty for a single one."""
 
     run: str
     inference: str
@@ -107,9 +108,10 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class RunResult:
-    """params: of the run; of a transfer, those of its run; None for an ensemble. history: one row per epoch.
-    evaluations: in the order of grid.inferences; the means over ``repetitions``, the models of a run with seeds. parts:
-    the runs of an ensemble. row: a row of a paper, if named. config: config.json of the run. moved: of a transfer."""
+    """params: of the run; of a transfer, those of its run; None for an ensemble. history: one row
+    per epoch. evaluations: in the order of grid.inferences; the means over ``repetitions``, the
+    models of a run with seeds. parts: the runs of an ensemble. row: a row of a paper, if named.
+    config: config.json of the run. moved: of a transfer."""
 
     name: str
     params: Run | None
@@ -228,8 +230,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Results:
-    """audits, localised: by run. cleaning: audits of pairs, by noise. missing: each missing output of params.yaml with
-    the reason. unconverged: by run, ensemble and transfer, and by their seeds, why trainings below it have not."""
+    """audits, localised: by run. cleaning: audits of pairs, by noise. missing: each missing output
+    of params.yaml with the reason. unconverged: by run, ensemble and transfer, and by their seeds,
+    why trainings below it have not."""
 
     params: Params
     groups: list[Group]
@@ -275,8 +278,8 @@ class Localisation:
 
 
 def repeated(name: str, models: Sequence[RunResult], params: Params) -> RunResult:
-    """The mean result of the models of one run with seeds, under the criteria that all of them have.
-    Raises InputError when they share no criterion."""
+    """The mean result of the models of one run with seeds, under the criteria that all of them
+    have. Raises InputError when they share no criterion."""
     first = models[0]
     common = [criterion for criterion in first.evaluations if all(criterion in run.evaluations for run in models)]
     if not common:
@@ -302,8 +305,8 @@ def _over_seeds(name: str, evaluations: list[Evaluation], params: Params) -> Eva
 
 
 def mean(documents: Sequence[dict]) -> dict:
-    """The first document with the mean of every number that all documents have; None where one has none.
-    Counts that agree stay integers."""
+    """The first document with the mean of every number that all documents have; None where one has
+    none. Counts that agree stay integers."""
     merged = dict(documents[0])
     for key in documents[0]:
         values = [document[key] for document in documents if key in document]

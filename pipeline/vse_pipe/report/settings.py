@@ -46,8 +46,8 @@ def trained_at(run: TrainedRun, address: str) -> object:
 
 
 def of_criteria(results: Results) -> list[tuple[str, dict[str, list[str]]]]:
-    """By criterion in the order of the grid: the runs that each text of options ranked. Directions with different
-    options have separate entries."""
+    """By criterion in the order of the grid: the runs that each text of options ranked. Directions
+    with different options have separate entries."""
     return [(name, _criterion(name, results)) for name in results.params.grid.inferences]
 
 
@@ -97,8 +97,8 @@ _DECIMALS = 4
 
 @dataclass(frozen=True)
 class Point:
-    """x: the swept value, None for a baseline. rsum: on the evaluated split. interval: 95%, if there is one. val_rsum,
-    val_epoch: of the best epoch, None for a run that was not trained."""
+    """x: the swept value, None for a baseline. rsum: on the evaluated split. interval: 95%, if
+    there is one. val_rsum, val_epoch: of the best epoch, None for a run that was not trained."""
 
     x: int | float | None
     run: str
@@ -134,8 +134,9 @@ def collect(results: Results) -> list[Sweep]:
 
 
 def table(results: Results) -> pd.DataFrame:
-    """A row a run, with columns COLUMNS; baselines have no x. Learning curves have a row an epoch, without
-    criterion and rsum. Numbers that may be absent are objects, so that 1 is not written 1.0."""
+    """A row a run, with columns COLUMNS; baselines have no x. Learning curves have a row an epoch,
+    without criterion and rsum. Numbers that may be absent are objects, so that 1 is not written
+    1.0."""
     rows = []
     for sweep in collect(results):
         head = {"sweep": sweep.name, "x_name": sweep.node.x}

@@ -26,8 +26,9 @@ _PLURALS = {"criterion": "criteria"}
 def report(params: Params) -> Path:
     """Write the report on every run and criterion of params; return the page's path.
 
-    All files change together. metrics.json holds figures only, no times and no paths, so the same evaluations give the
-    same bytes. Missing outputs are named by a warning and on the page. Raises as ``reading.read``."""
+    All files change together. metrics.json holds figures only, no times and no paths, so the same
+    evaluations give the same bytes. Missing outputs are named by a warning and on the page. Raises
+    as ``reading.read``."""
     with claim(paths.REPORT):
         results = read(params)
         tables = {"rsum": rsum, "history": history, "occurrence": occurrence, "sweeps": settings.table}
@@ -67,9 +68,11 @@ def _write_together(contents: dict[Path, str]) -> None:
             stack.enter_context(whole_file(path)).write_bytes(text.encode())
 
 
-# Finer than one query in a million; excludes the last bits of a float, which differ between machines.
+# Finer than one query in a million; excludes the last bits of a float, which differ between
+# machines.
 _DECIMALS = 4
-# A pull request is judged by these. All figures are in data/evaluate/, on the page, and in `vse-pipe compare`.
+# A pull request is judged by these. All figures are in data/evaluate/, on the page, and in
+# `vse-pipe compare`.
 _OF_A_DIRECTION = ("r@1",)
 # Sizes of the split never change, so they are no metrics.
 _COUNTS = ("queries", "items", "judgements", "unranked")
@@ -77,11 +80,11 @@ _FURTHER = {"judged", "plausible"}
 
 
 def report_metrics(results: Results) -> dict:
-    """{run: {criterion: {direction: {"r@1": number}, "rsum": number, "hs_sum": number}, "data": digest, "localisation":
-    ...}}.
+    """{run: {criterion: {direction: {"r@1": number}, "rsum": number, "hs_sum": number}, "data":
+    digest, "localisation": ...}}.
 
-    A criterion has hs_sum, "judged" and "plausible" only if they are defined. A run with seeds has means, "seeds", and
-    "sd" and "interval" of the sums; a transfer has "transfer"."""
+    A criterion has hs_sum, "judged" and "plausible" only if they are defined. A run with seeds has
+    means, "seeds", and "sd" and "interval" of the sums; a transfer has "transfer"."""
     return {run.name: _figures(run) | _localisation(results, run) for run in results.methods()}
 
 

@@ -20,10 +20,11 @@ def library() -> str:
 
 
 def bundle(vega_lite: str) -> str:
-    """Vega, Vega-Lite and vega-embed as one script for a version of Vega-Lite, such as ``6.1``; needs no
-    network.
+    """Vega, Vega-Lite and vega-embed as one script for a version of Vega-Lite, such as ``6.1``;
+    needs no network.
 
-    Bundling takes seconds, so the script is cached next to the byte code of this module if possible."""
+    Bundling takes seconds, so the script is cached next to the byte code of this module if
+    possible."""
     cache = Path(cache_from_source(__file__)).with_name(f"vega-{vega_lite}-{version('vl-convert-python')}.bundle")
     if cache.is_file():
         return cache.read_text(encoding="utf-8")

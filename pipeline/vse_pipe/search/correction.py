@@ -1,7 +1,7 @@
 """Correction of scores by a bank of queries, and calibration to the probability of a match.
 
-Both are cached in data/search/<run>/ until embeddings, bank, criterion, parameters or code change. The folder can be
-removed at any time.
+Both are cached in data/search/<run>/ until embeddings, bank, criterion, parameters or code change.
+The folder can be removed at any time.
 """
 
 import json
@@ -41,8 +41,8 @@ _SUMS = ("is", "dual_is")
 
 @dataclass(frozen=True)
 class Correction:
-    """The score ``scale * s - bias``; bias: of each item, None for zeros; about: bank, date, seconds, and whether it
-    comes from the cache; empty without a correction."""
+    """The score ``scale * s - bias``; bias: of each item, None for zeros; about: bank, date,
+    seconds, and whether it comes from the cache; empty without a correction."""
 
     scale: float
     bias: Float64[np.ndarray, " items"] | None
@@ -57,8 +57,8 @@ class Correction:
 
 @dataclass(frozen=True)
 class Calibration:
-    """about: method, candidates, run and split of the queries, their number, pairs and base_rate, date, seconds, and
-    whether it comes from the cache."""
+    """about: method, candidates, run and split of the queries, their number, pairs and base_rate,
+    date, seconds, and whether it comes from the cache."""
 
     knots: Float[np.ndarray, "2 knots"]
     about: dict
@@ -81,10 +81,11 @@ def criterion_of(params: Params, inference: str) -> Criterion:
 
 
 def correction_of(params: Params, run: str, criterion: Criterion, network: Network, direction: str) -> Correction:
-    """The correction of the items of ``network``'s split in one direction by ``evaluate.bank``; ``test`` means the
-    searched split.
+    """The correction of the items of ``network``'s split in one direction by ``evaluate.bank``;
+    ``test`` means the searched split.
 
-    Raises MissingResource under ``evaluate.tune`` if no evaluation has chosen the parameters, and as banks do.
+    Raises MissingResource under ``evaluate.tune`` if no evaluation has chosen the parameters, and
+    as banks do.
     """
     if criterion.name == PLAIN:
         return Correction(1.0, None, {})
@@ -117,9 +118,10 @@ def calibration_of(
 ) -> Calibration:
     """The calibration of one direction (isotonic regression).
 
-    It is fitted on val of the searched data, or on val of the run for a transfer to data without val. correction: of
-    the searched split. Warns if the two corrections are sums over different numbers of queries. Raises InputError
-    without embedded captions of val, UsageError if val would correct itself, and as ``correction_of``.
+    It is fitted on val of the searched data, or on val of the run for a transfer to data without
+    val. correction: of the searched split. Warns if the two corrections are sums over different
+    numbers of queries. Raises InputError without embedded captions of val, UsageError if val would
+    correct itself, and as ``correction_of``.
     """
     if params.evaluate.bank == _VAL and criterion.name != PLAIN:
         raise UsageError(
@@ -206,8 +208,8 @@ def _split_of(network: Network) -> Split:
 
 
 def _bank_split(network: Network, bank: str) -> Split | None:
-    """Images and captions of the bank; None if they are the searched ones. Raises InputError for embeddings of another
-    model, and for a folder together with an ensemble."""
+    """Images and captions of the bank; None if they are the searched ones. Raises InputError for
+    embeddings of another model, and for a folder together with an ensemble."""
     gallery = network.galleries[0]
     if bank == gallery.split:
         return None
@@ -239,8 +241,9 @@ def _calibration_split(params: Params, run: str, network: Network) -> tuple[str,
 def _cached(path: Path, made_from: dict, compute: Callable[[], tuple[np.ndarray, dict]]) -> tuple[np.ndarray, dict]:
     """The array and the facts of ``compute``, read from ``path`` if that was made from the same.
 
-    A damaged or unwritable file causes a warning and a new computation. The facts gain ``computed``, ``seconds`` and
-    ``kept``. made_from: values for JSON, with the digests of all inputs.
+    A damaged or unwritable file causes a warning and a new computation. The facts gain
+    ``computed``, ``seconds`` and ``kept``. made_from: values for JSON, with the digests of all
+    inputs.
     """
     made_from = json.loads(json.dumps(made_from))
     if path.is_file():

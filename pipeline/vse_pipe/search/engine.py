@@ -29,11 +29,12 @@ _ROUNDING = 1e-6
 
 
 class Engine:
-    """One run, criterion and split. Vectors, models and corrections are loaded when a query first needs them. Several
-    threads may search at once.
+    """One run, criterion and split. Vectors, models and corrections are loaded when a query first
+    needs them. Several threads may search at once.
 
-    counts: searched ``images`` and ``captions``; left_out: unreadable ones of the split, which have no embedding, empty
-    if there are none; named: are the ids of images text, in hits and queries too?
+    counts: searched ``images`` and ``captions``; left_out: unreadable ones of the split, which have
+    no embedding, empty if there are none; named: are the ids of images text, in hits and queries
+    too?
     """
 
     def __init__(self, params: Params, run: str, inference: str, split: str, device: str) -> None:
@@ -53,9 +54,10 @@ class Engine:
 
     @classmethod
     def open(cls, params: Params, run: str, inference: str = "nns", split: str = "test", device: str = "auto") -> Self:
-        """Raises UsageError for an unknown run, criterion, split or device and for a criterion that needs all queries
-        at once; MissingResource with the command that makes a missing file; IntegrityError for embeddings of another
-        model, or of other images or captions than the present ones."""
+        """Raises UsageError for an unknown run, criterion, split or device and for a criterion that
+        needs all queries at once; MissingResource with the command that makes a missing file;
+        IntegrityError for embeddings of another model, or of other images or captions than the
+        present ones."""
         for kind, name, choices in (("run", params.one_model(run), params.evaluated()), ("split", split, SPLITS)):
             if name not in choices:
                 raise UsageError(unknown(kind, name, choices))
@@ -73,18 +75,19 @@ class Engine:
         return self.ask((Term(query.TEXT, text),), Limits(k))
 
     def by_image(self, content: bytes, k: int = 10, name: str = "a photo") -> Answer:
-        """The captions that fit a photo best. content: bytes of its file; name: in the answer. Raises InputError if it
-        is no picture, UsageError if the run's features were computed elsewhere."""
+        """The captions that fit a photo best. content: bytes of its file; name: in the answer.
+        Raises InputError if it is no picture, UsageError if the run's features were computed
+        elsewhere."""
         return self.ask((Term(query.PHOTO, name, content=content),), Limits(k))
 
     def by_image_id(self, image_id: int | str, k: int = 10) -> Answer:
-        """The captions that fit an image of the data set, of any split, without loading a model. Raises InputError for
-        an unknown image, UsageError for text if ids are numbers."""
+        """The captions that fit an image of the data set, of any split, without loading a model.
+        Raises InputError for an unknown image, UsageError for text if ids are numbers."""
         return self.ask((Term(query.IMAGE, str(image_id)),), Limits(k))
 
     def ask(self, parts: Sequence[Term], limits: Limits = _TEN) -> Answer:
-        """The items that fit a query of any parts, see ``Scoring.scores``, corrected by the bank of their direction.
-        Images of the query are no hits.
+        """The items that fit a query of any parts, see ``Scoring.scores``, corrected by the bank of
+        their direction. Images of the query are no hits.
 
         Raises as ``query.direction``, ``Catalogue.fitting``, ``Scoring.scores``, ``by_text`` and
         ``by_image_id``.
@@ -128,8 +131,8 @@ class Engine:
         )
 
     def picture(self, image_id: int | str) -> Path | None:
-        """The path of an image of the data set, as of ``Catalogue.path``; None if the file is missing or only features
-        exist. Raises as ``by_image_id``."""
+        """The path of an image of the data set, as of ``Catalogue.path``; None if the file is
+        missing or only features exist. Raises as ``by_image_id``."""
         return self._catalogue.path(self._catalogue.image_number(image_id))
 
     def content(self, image_id: int | str) -> bytes | None:
@@ -168,7 +171,8 @@ class Engine:
         return self._network.photo(part.content, part.value)
 
     def _mask(self, parts: Sequence[Term], limits: Limits, direction: str) -> tuple[np.ndarray, dict]:
-        """(mask, narrowed): bool (items,) of possible hits, and the limits as the answer names them."""
+        """(mask, narrowed): bool (items,) of possible hits, and the limits as the answer names
+        them."""
         ids = self._network.ids
         owners = ids.image_ids if direction == TO_IMAGES else ids.caption_images
         mask, shares = np.ones(len(owners), bool), {"group": limits.group, "min_probability": limits.least}

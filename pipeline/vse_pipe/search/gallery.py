@@ -35,8 +35,9 @@ class Ids:
 
 @dataclass(frozen=True)
 class Gallery:
-    """folder: data/embed/<run>/ or the peer in it; split: one of ``SPLITS``; about: footer of images.parquet; prepared:
-    folder of the data set; made: the digests of the vectors, read before anything else."""
+    """folder: data/embed/<run>/ or the peer in it; split: one of ``SPLITS``; about: footer of
+    images.parquet; prepared: folder of the data set; made: the digests of the vectors, read before
+    anything else."""
 
     folder: Path
     run: str
@@ -47,9 +48,9 @@ class Gallery:
 
     @classmethod
     def open(cls, folder: Path, run: str, split: str, prepared: Path) -> "Gallery":
-        """Raises MissingResource with the command that makes the files, InputError for files of another run and an
-        empty split, IntegrityError for damaged files and for files of other images or captions than the prepared
-        ones."""
+        """Raises MissingResource with the command that makes the files, InputError for files of
+        another run and an empty split, IntegrityError for damaged files and for files of other
+        images or captions than the prepared ones."""
         made = identity.parts_of(_root(folder))
         image_footer, caption_footer = (footer(folder / name, run) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
         if image_footer.get("run") != run:
@@ -61,8 +62,8 @@ class Gallery:
         return cls(folder, run, split, image_footer, prepared, made).on_split(split)
 
     def on_split(self, split: str) -> "Gallery":
-        """The network's embeddings of another split. Raises InputError for an empty split, IntegrityError if the data
-        set now has other images or captions in it."""
+        """The network's embeddings of another split. Raises InputError for an empty split,
+        IntegrityError if the data set now has other images or captions in it."""
         gallery = replace(self, split=split)
         self.require_unchanged()
         gallery.require_current()
@@ -73,7 +74,8 @@ class Gallery:
         return gallery
 
     def require_current(self) -> None:
-        """Raises IntegrityError where the vectors are of other images or captions than there are now."""
+        """Raises IntegrityError where the vectors are of other images or captions than there are
+        now."""
         splits = images.SPLITS if self.split == ALL else (self.split,)
         identity.require_current(_root(self.folder), splits, [self.prepared])
 

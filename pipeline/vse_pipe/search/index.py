@@ -20,13 +20,14 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.train.trained import NO_NETWORK
 
 FORMAT = "folder"
-# Share of pictures that may fail: pictures that the network's transform refuses must not stop the search of all others.
+# Share of pictures that may fail: pictures that the network's transform refuses must not stop the
+# search of all others.
 _MAX_ERRORS = 0.5
 
 
 def source_of(folder: Path) -> str:
-    """The folder as params.yaml names it: relative to the project's root, which is the working directory, or absolute.
-    Raises UsageError if it is no folder, or if the project lies in it."""
+    """The folder as params.yaml names it: relative to the project's root, which is the working
+    directory, or absolute. Raises UsageError if it is no folder, or if the project lies in it."""
     root, source = Path.cwd().resolve(), folder.resolve()
     if not source.is_dir():
         raise UsageError(f"index: {folder} is no folder")
@@ -64,8 +65,8 @@ def is_pair(params: Params, name: str, pair: dict[str, str]) -> bool:
 
 
 def pair_entries(source: str, dataset: str, pair: dict[str, str], device: str) -> dict[str, dict]:
-    """Entries of params.yaml, by section, for a data set with a pretrained pair and no training. pair: options that
-    both sides of ``open_clip`` share."""
+    """Entries of params.yaml, by section, for a data set with a pretrained pair and no training.
+    pair: options that both sides of ``open_clip`` share."""
     both = {"dataset": dataset}
     run = {"noise": f"{dataset}_pairs", "loss": "infonce", "scheme": "zero_shot", "similarity": "cosine"}
     sides = {"features": f"{dataset}_seen", "texts": f"{dataset}_said", "text": "identity", "image": "identity"}
@@ -83,8 +84,8 @@ def _folder_dataset(source: str) -> dict[str, str]:
 
 
 def missing_entries(params: Params, source: str, dataset: str, run: str) -> dict[str, dict]:
-    """Entries that params.yaml lacks, by section. run: a name in params.yaml. Raises UsageError if no network here
-    computes the features of the run, MissingResource if it is not trained."""
+    """Entries that params.yaml lacks, by section. run: a name in params.yaml. Raises UsageError if
+    no network here computes the features of the run, MissingResource if it is not trained."""
     first = params.models(run)[0]
     node = params.runs[first]
     backbone = params.features[node.features].backbone
@@ -109,8 +110,8 @@ def missing_entries(params: Params, source: str, dataset: str, run: str) -> dict
 
 
 def index(params: Params, names: list[str], device: str = "auto") -> list[Path]:
-    """Compute everything that searches of these runs and transfers read, only new pictures if an earlier call did the
-    others.
+    """Compute everything that searches of these runs and transfers read, only new pictures if an
+    earlier call did the others.
 
     Returns the folders. Raises as the stages do; finished artefacts then stay.
     """

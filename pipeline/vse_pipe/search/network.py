@@ -36,11 +36,12 @@ class EncodedQuery:
 
 
 class Network:
-    """galleries: the embeddings of each network of a run or of all runs of an ensemble; weights: of each, None for the
-    plain mean. Models and vectors are loaded when they are first needed. Several threads may use it at once.
+    """galleries: the embeddings of each network of a run or of all runs of an ensemble; weights: of
+    each, None for the plain mean. Models and vectors are loaded when they are first needed. Several
+    threads may use it at once.
 
-    Raises InputError unless all embedded the same images and captions, IntegrityError if embeddings come from other
-    weights than the present ones."""
+    Raises InputError unless all embedded the same images and captions, IntegrityError if embeddings
+    come from other weights than the present ones."""
 
     def __init__(
         self, params: Params, galleries: Sequence[Gallery], weights: tuple[float, ...] | None, device: torch.device
@@ -102,10 +103,11 @@ class Network:
             return EncodedQuery(self._side([trained.images([content], [name]) for trained in self._models]))
 
     def regions(self, text: str, image_ids: Sequence[int]) -> list[list[dict]]:
-        """Where each word of a sentence matched in each image: ``word``, the number of the ``region`` that it has most of,
-        its ``weight`` (as ``regions`` of the similarity) and its ``box`` in pixels of the upright image (x1, y1, x2, y2), None
-        for features without boxes or that are gone. Empty for several networks, which have attention of their own, and
-        for models of one vector an image. Words are numbered where the text features do not name them."""
+        """Where each word of a sentence matched in each image: ``word``, the number of the
+        ``region`` that it has most of, its ``weight`` (as ``regions`` of the similarity) and its
+        ``box`` in pixels of the upright image (x1, y1, x2, y2), None for features without boxes or
+        that are gone. Empty for several networks, which have attention of their own, and for models
+        of one vector an image. Words are numbered where the text features do not name them."""
         images = self.images()
         if len(self.galleries) > 1 or not isinstance(images, Tensor) or images.ndim != 3:
             return []
@@ -133,7 +135,8 @@ class Network:
         transfer = self._params.transfers.get(run)
         name = self._models[0].config["features"] if transfer is None else transfer.features
         folder = paths.extracted(self._params.dataset(run), str(name))
-        # The boxes have their own checks; the digest of all features would be computed again for them.
+        # The boxes have their own checks; the digest of all features would be computed again for
+        # them.
         return features.read(folder, verify=False) if (folder / features.META).is_file() else None
 
     @cached_property
@@ -152,8 +155,8 @@ class Network:
             identity.require_current(paths.embedded(gallery.run), (), [trained])
 
     def _side(self, sides: Sequence[Sides]) -> Sides:
-        """One side of all networks, as wide as the embeddings, which ``embed.dim`` may have cut short. Raises InputError
-        for values that are not finite."""
+        """One side of all networks, as wide as the embeddings, which ``embed.dim`` may have cut
+        short. Raises InputError for values that are not finite."""
         parts: list[Any] = [part.to(self.device) for side in sides for part in parts_of(side)]
         for place, (part, gallery) in enumerate(zip(parts, self.galleries, strict=True)):
             if not getattr(part, "vectors", part).isfinite().all():

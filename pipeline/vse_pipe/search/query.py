@@ -5,9 +5,10 @@ A query is a sentence, or parts of text and pictures that are added or subtracte
     query  = sentence | [operator] part operator part ...
     part   = (text | "text" | file.jpg | image:ID | image:"ID") [:weight]
 
-An operator is a + or - outside of quotes with white space, or an end of the query, on both sides. A query without an
-operator between two parts is a sentence and stays unchanged. One exception is text in quotes that contains an operator
-or ends as the name of a picture's file. ``picture_name`` recognises a query that is the name of a picture's file.
+An operator is a + or - outside of quotes with white space, or an end of the query, on both sides. A
+query without an operator between two parts is a sentence and stays unchanged. One exception is text
+in quotes that contains an operator or ends as the name of a picture's file. ``picture_name``
+recognises a query that is the name of a picture's file.
 """
 
 import re
@@ -53,8 +54,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Term:
-    """kind: TEXT, PHOTO or IMAGE; value: the text, the name of the file or the data set's id of the image; weight: not
-    0, negative for a subtracted part; content: the bytes of the file of a PHOTO."""
+    """kind: TEXT, PHOTO or IMAGE; value: the text, the name of the file or the data set's id of the
+    image; weight: not 0, negative for a subtracted part; content: the bytes of the file of a
+    PHOTO."""
 
     kind: str
     value: str
@@ -63,10 +65,11 @@ class Term:
 
 
 def parse(text: str, files: bool = True) -> tuple[Term, ...]:
-    """The parts of a query, one of weight 1 for a sentence. files: may the query name files of this machine?
+    """The parts of a query, one of weight 1 for a sentence. files: may the query name files of this
+    machine?
 
-    Raises UsageError for an operator without a part, a quote without its end, an invalid weight, a part that is both
-    added and subtracted, and a query with subtracted parts only.
+    Raises UsageError for an operator without a part, a quote without its end, an invalid weight, a
+    part that is both added and subtracted, and a query with subtracted parts only.
     """
     stripped = text.strip()
     bounds = _bounds(stripped)
@@ -90,8 +93,9 @@ def picture_name(text: str) -> str | None:
 
 
 def direction(parts: Sequence[Term], to: str | None = None, captions: int = 1) -> str:
-    """TO_IMAGES or TO_CAPTIONS. to: IMAGES, CAPTIONS, or None, which means captions for a query of pictures alone, if
-    there are any, else images; captions: their number. Raises UsageError for another ``to``."""
+    """TO_IMAGES or TO_CAPTIONS. to: IMAGES, CAPTIONS, or None, which means captions for a query of
+    pictures alone, if there are any, else images; captions: their number. Raises UsageError for
+    another ``to``."""
     if to not in (None, IMAGES, CAPTIONS):
         raise UsageError(f"search for {IMAGES} or {CAPTIONS}, not for {to!r}")
     if to is None:
@@ -167,13 +171,14 @@ MOST_ALIKE, _WIDEST = 20, 40
 
 @dataclass(frozen=True)
 class Hit:
-    """rank: from 1; score: under the criterion, larger is closer; image_id, caption_id: ids of the data set, numbers or
-    text; caption_id: None if images are searched.
+    """rank: from 1; score: under the criterion, larger is closer; image_id, caption_id: ids of the
+    data set, numbers or text; caption_id: None if images are searched.
 
-    text: the caption, or the image's first caption (may be empty); file: name in images.parquet, relative to the data
-    set's root; alike: ids of at most SHOWN near duplicates with lower scores, best first, empty without groups;
-    alike_count: their number; probability: of a match, None unless requested; width, height: pixels of the upright
-    picture, 0 for an image that exists only as features.
+    text: the caption, or the image's first caption (may be empty); file: name in images.parquet,
+    relative to the data set's root; alike: ids of at most SHOWN near duplicates with lower scores,
+    best first, empty without groups; alike_count: their number; probability: of a match, None
+    unless requested; width, height: pixels of the upright picture, 0 for an image that exists only
+    as features.
     """
 
     rank: int
@@ -191,13 +196,14 @@ class Hit:
 
 @dataclass(frozen=True)
 class Answer:
-    """query: the sentence, or the name of the file or image; hits: best first; unknown: words that the run's vocabulary
-    lacks; seconds: from the query to the hits; notes: remarks on the query.
+    """query: the sentence, or the name of the file or image; hits: best first; unknown: words that
+    the run's vocabulary lacks; seconds: from the query to the hits; notes: remarks on the query.
 
-    parts: kind, value and weight of each part, empty for a query of one part; narrowed: the limits of the hits:
-    ``where`` with ``left``, the number of items that fit it, ``group`` and ``min_probability``; calibration: origin of
-    the probabilities, see ``Calibration``, empty without them; regions: of each hit, see ``Network.regions``, empty
-    unless a sentence finds images by their regions."""
+    parts: kind, value and weight of each part, empty for a query of one part; narrowed: the limits
+    of the hits: ``where`` with ``left``, the number of items that fit it, ``group`` and
+    ``min_probability``; calibration: origin of the probabilities, see ``Calibration``, empty
+    without them; regions: of each hit, see ``Network.regions``, empty unless a sentence finds
+    images by their regions."""
 
     query: str
     run: str

@@ -40,10 +40,11 @@ class Scoring:
     def scores(self, parts: Sequence[Term], sides: Sequence[Sides], direction: str) -> Float32[np.ndarray, " items"]:
         """Scores of the items. sides: one row for each part.
 
-        A single part that the model compares with the items has the model's score. In a joint space several parts are
-        one query: the weighted sum of their unit vectors, scaled to unit length, in the space of each network. Without
-        a joint space the score is ``sum(w * s) / sum(|w|)`` over the parts. Raises UsageError if the model cannot
-        compare a part with the items, InputError if the parts cancel out.
+        A single part that the model compares with the items has the model's score. In a joint space
+        several parts are one query: the weighted sum of their unit vectors, scaled to unit length,
+        in the space of each network. Without a joint space the score is ``sum(w * s) / sum(|w|)``
+        over the parts. Raises UsageError if the model cannot compare a part with the items,
+        InputError if the parts cancel out.
         """
         weights = [part.weight for part in parts]
         comparable = all(is_native(part, direction) for part in parts)
@@ -73,7 +74,8 @@ class Scoring:
         return self._network.images() if direction == TO_IMAGES else self._network.captions()
 
     def _compared(self, side: Sides, direction: str) -> Float32[np.ndarray, " items"]:
-        """The model's scores. Images are the first argument of a similarity, captions the second."""
+        """The model's scores. Images are the first argument of a similarity, captions the
+        second."""
         items = self._items(direction)
         with self._lock:
             self._similarity = self._similarity or self._network.similarity()
@@ -94,8 +96,8 @@ def is_native(part: Term, direction: str) -> bool:
 
 
 def require_native(parts: Sequence[Term], direction: str) -> None:
-    """Raises UsageError unless there is one part, compared as in training: other queries have scores of another
-    scale."""
+    """Raises UsageError unless there is one part, compared as in training: other queries have
+    scores of another scale."""
     if len(parts) > 1 or not is_native(parts[0], direction):
         raise UsageError(
             "a probability of a match is that of one sentence and an image, or of one picture and a caption; leave it out for other queries"
@@ -116,8 +118,8 @@ def _sum(sides: Sequence[Any], weights: Sequence[float]) -> Any:
 
 
 def best_places(scores: Float[np.ndarray, " items"], k: int) -> Int64[np.ndarray, " best"]:
-    """Places of the min(k, items) best items, best first, equal scores in the order of the items, as in the evaluation.
-    Raises InputError for scores that are not finite."""
+    """Places of the min(k, items) best items, best first, equal scores in the order of the items,
+    as in the evaluation. Raises InputError for scores that are not finite."""
     if not np.isfinite(scores).all():
         raise InputError("the model gives scores that are not finite for this query")
     k = min(k, len(scores))
@@ -135,9 +137,9 @@ def leaders(
 ) -> list[Leader]:
     """Places of at most k leaders, best first, each with its group of near duplicates, best first.
 
-    allowed: items that count; is_similar: (places of rows, places of columns) to a bool matrix. In the order of the
-    scores every item is compared with the leaders before it. It joins the group of the first similar leader, or else
-    becomes a leader.
+    allowed: items that count; is_similar: (places of rows, places of columns) to a bool matrix. In
+    the order of the scores every item is compared with the leaders before it. It joins the group of
+    the first similar leader, or else becomes a leader.
     """
     ranked = np.flatnonzero(allowed)
     ranked = ranked[np.argsort(-scores[ranked], kind="stable")]

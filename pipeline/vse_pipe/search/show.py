@@ -34,8 +34,8 @@ Look = Callable[[int | str], bytes | None]
 
 
 def answer_document(engine: "Engine", answer: Answer, direction: str, reason: str) -> dict:
-    """The answer with facts about the search and its correction, as ``vse-pipe search --json`` and the API of
-    ``vse-pipe serve`` have it. reason: why the run was chosen."""
+    """The answer with facts about the search and its correction, as ``vse-pipe search --json`` and
+    the API of ``vse-pipe serve`` have it. reason: why the run was chosen."""
     return {
         **asdict(answer),
         "chosen": reason,
@@ -141,8 +141,8 @@ def write_page(out: Path, document: dict, picture: Look, query: bytes | None = N
 
 
 def page(document: dict, picture: Look, query: bytes | None = None) -> str:
-    """The page as HTML. The template escapes captions, file names and the query; the policy allows only its style and
-    pictures."""
+    """The page as HTML. The template escapes captions, file names and the query; the policy allows
+    only its style and pictures."""
     from vse_pipe.report.formatting import template_environment  # jinja2, which other answers do not need
 
     style = (_FOLDER / "gallery.css").read_text(encoding="utf-8")

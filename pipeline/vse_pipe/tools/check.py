@@ -16,7 +16,8 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import Node, nodes
 from vse_pipe.tools.missing import missing
 
-# Status of params.yaml or dvc.yaml, of an unusable artefact, and of one made from others; a note has 0.
+# Status of params.yaml or dvc.yaml, of an unusable artefact, and of one made from others; a note
+# has 0.
 PARAMS, ARTEFACT, DIGEST, NOTE = 2, 3, 5, 0
 _WORDS = {NOTE: "note", PARAMS: "params", ARTEFACT: "artefact", DIGEST: "digest"}
 _NAMED = 3
@@ -46,8 +47,8 @@ class Checked:
 
 
 def check(overrides: list[str]) -> Checked:
-    """Problems of the project in the working directory. overrides: of params.yaml, for the load alone; DVC reads the
-    file."""
+    """Problems of the project in the working directory. overrides: of params.yaml, for the load
+    alone; DVC reads the file."""
     try:
         params = load(paths.PARAMS, overrides, further=[overlay.row_problems])
     except ParamsError as error:

@@ -1,5 +1,5 @@
-"""choose: train every setting of a grid, a YAML file of values by run and address, and write the best ones into
-params.yaml."""
+"""choose: train every setting of a grid, a YAML file of values by run and address, and write the
+best ones into params.yaml."""
 
 import hashlib
 import itertools
@@ -32,8 +32,8 @@ class Candidate:
 
     @property
     def out(self) -> Path:
-        """Its folder below data/choose/<run>/. The name depends on the values alone, so a grid can grow or change its
-        order."""
+        """Its folder below data/choose/<run>/. The name depends on the values alone, so a grid can
+        grow or change its order."""
         digest = hashlib.sha256(json.dumps(self.values, sort_keys=True, default=str).encode()).hexdigest()
         return paths.DATA / "choose" / self.run / digest[:12]
 
@@ -52,8 +52,9 @@ class Candidate:
 def read(path: Path, params: Params) -> dict[str, list[Candidate]]:
     """All combinations of the values of each run, by run, in the order of the file.
 
-    Raises MissingResource without the file, ParamsError for content other than lists of values by address of a run, and
-    UsageError unless all runs have the same number of settings: the best of more settings is better by chance.
+    Raises MissingResource without the file, ParamsError for content other than lists of values by
+    address of a run, and UsageError unless all runs have the same number of settings: the best of
+    more settings is better by chance.
     """
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
@@ -79,7 +80,8 @@ def _settings(path: Path, run: str, values: object, params: Params) -> list[Cand
 
 @dataclass(frozen=True)
 class Training:
-    """A trained setting: rsum of its best epoch on val, that epoch, why it has not converged, and seconds.
+    """A trained setting: rsum of its best epoch on val, that epoch, why it has not converged, and
+    seconds.
 
     If the training was dead, ``dead`` holds the reason and the other values have no meaning.
     """
@@ -115,8 +117,8 @@ class Training:
 
 
 def params_of(setting: Candidate, overrides: list[str], further: Sequence[Check]) -> Params:
-    """Params with the setting; its run has the seed of params.yaml. Raises ParamsError for an unfit value, UsageError
-    for a run that trains nothing."""
+    """Params with the setting; its run has the seed of params.yaml. Raises ParamsError for an unfit
+    value, UsageError for a run that trains nothing."""
     params = load(PARAMS, [*overrides, *setting.overrides], further=further)
     run = replace(params.runs[params.models(setting.run)[0]], seed=params.seed)
     if not SCHEMES.traits(run.scheme.name).trains:
@@ -127,7 +129,8 @@ def params_of(setting: Candidate, overrides: list[str], further: Sequence[Check]
 
 
 def train_all(settings: list[Candidate], params: Mapping[Path, Params], device: str) -> list[Training]:
-    """Trials of the settings; finished trainings are not repeated. Raises DeadRun only if all settings are dead.
+    """Trials of the settings; finished trainings are not repeated. Raises DeadRun only if all
+    settings are dead.
 
     params: result of ``params_of`` by the folder of the setting.
     """
@@ -159,8 +162,8 @@ def write(chosen: list[Candidate], seeds: int, further: Sequence[Check]) -> None
 
 
 def check(runs: Sequence[str], seeds: int, overrides: list[str], further: Sequence[Check]) -> None:
-    """Raises ParamsError before hours of training if the runs cannot have seeds, such as the runs that ``first`` of an
-    ensemble names."""
+    """Raises ParamsError before hours of training if the runs cannot have seeds, such as the runs
+    that ``first`` of an ensemble names."""
     load(PARAMS, [*overrides, *_repeated(runs, seeds)], further=further)
 
 

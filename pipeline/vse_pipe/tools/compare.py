@@ -90,10 +90,10 @@ def markdown(comparisons: list[Comparison], resamples: int, seed: int) -> str:
 def document(comparisons: list[Comparison], resamples: int, seed: int) -> str:
     """``{"resamples", "seed", "comparisons": [{"a", "b", "split", "protocol", "ties", "images",
     "image_to_text": {metric: {"a", "b", "difference", "interval", "p"}}, "text_to_image", "rsum",
-    "hs_sum"}]}``: keys sorted, numbers finite, interval and p optional. Runs with seeds add "seeds" in "a" and "b",
-    "paired", and "a_sd" and "b_sd" of each figure; several B's add "p_holm".
-    "a" and "b" have "unconverged" for trainings that have not: the reason by training. By group the figures are in "by_group", under
-    the group's name, and "by" is the column."""
+    "hs_sum"}]}``: keys sorted, numbers finite, interval and p optional. Runs with seeds add "seeds"
+    in "a" and "b", "paired", and "a_sd" and "b_sd" of each figure; several B's add "p_holm". "a"
+    and "b" have "unconverged" for trainings that have not: the reason by training. By group the
+    figures are in "by_group", under the group's name, and "by" is the column."""
     content = {"resamples": resamples, "seed": seed, "comparisons": [_plain(comparison) for comparison in comparisons]}
     return json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
 
@@ -182,12 +182,14 @@ def compare(
     by: str | None = None,
     groups: str | None = None,
 ) -> list[Comparison]:
-    """For each B one comparison for ``inference``, or for each criterion of both sides in the order of grid.inferences.
+    """For each B one comparison for ``inference``, or for each criterion of both sides in the order
+    of grid.inferences.
 
-    run_a, runs_b: a run of the project, or a folder with metrics.json, ranks.parquet and occurrence.parquet, relative
-    to ``start``; params: of the project in the working directory, None outside a project; base: git revision of side A;
-    by, groups: as ``evaluate.by`` and ``evaluate.groups``, for the differences of each group of queries instead.
-    With several B's p-values are corrected for their number. Raises UsageError for unknown names, MissingResource if
+    run_a, runs_b: a run of the project, or a folder with metrics.json, ranks.parquet and
+    occurrence.parquet, relative to ``start``; params: of the project in the working directory, None
+    outside a project; base: git revision of side A; by, groups: as ``evaluate.by`` and
+    ``evaluate.groups``, for the differences of each group of queries instead. With several B's
+    p-values are corrected for their number. Raises UsageError for unknown names, MissingResource if
     data of ``base`` is not in the DVC cache, InputError for evaluations that cannot be paired.
     """
     if not runs_b and base is None:

@@ -45,8 +45,8 @@ class Photo:
 
 @contextlib.contextmanager
 def unpacked(content: bytes, name: str) -> Iterator[Photo]:
-    """The photo in a temporary folder. name: for messages. Raises UnreadableImage if ``content`` is no readable
-    picture."""
+    """The photo in a temporary folder. name: for messages. Raises UnreadableImage if ``content`` is
+    no readable picture."""
     with tempfile.TemporaryDirectory(prefix="vse-pipe-") as path:
         folder, digest = Path(path), hashlib.sha256(content).hexdigest()
         (folder / _FILE).write_bytes(content)
@@ -69,8 +69,8 @@ class FoundBox:
 
 
 def find(params: Params, run: str, photo: Photo, phrases: Sequence[str], device: str) -> list[FoundBox]:
-    """The best box of each phrase. run: a run that ``check`` accepts. Raises InputError for a phrase without a known
-    word, and if no box is proposed."""
+    """The best box of each phrase. run: a run that ``check`` accepts. Raises InputError for a
+    phrase without a known word, and if no box is proposed."""
     trained = Trained.open(paths.trained(run), device)
     wordings = [trained.texts.wording(phrase) for phrase in phrases]
     boxes = _proposed(params, params.runs[run].dataset, photo, device)
@@ -94,8 +94,8 @@ def _proposed(params: Params, dataset: str, photo: Photo, device: str) -> list[B
     return [Box(x1, y1, x2 - x1 + 1, y2 - y1 + 1) for x1, y1, x2, y2 in corners]
 
 
-# Okabe and Ito's colours, which colour-blind people can tell apart, without black and yellow, which are hard to see
-# here.
+# Okabe and Ito's colours, which colour-blind people can tell apart, without black and yellow, which
+# are hard to see here.
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _TEXT, _LINE, _MARGIN = 16, 24, 8
 # Characters of a phrase in the drawing.
@@ -103,8 +103,8 @@ _WIDEST = 100
 
 
 def drawn(photo: Image.Image, boxes: list[FoundBox]) -> Image.Image:
-    """The photo with a frame of three pixels around each box, a white frame inside it for contrast, and a line of text
-    for each phrase, cut after 100 characters."""
+    """The photo with a frame of three pixels around each box, a white frame inside it for contrast,
+    and a line of text for each phrase, cut after 100 characters."""
     font = ImageFont.load_default(_TEXT)
     phrases = [row.phrase if len(row.phrase) <= _WIDEST else f"{row.phrase[:_WIDEST]}..." for row in boxes]
     lines = [f"{number}  {plain(phrase)}" for number, phrase in enumerate(phrases, start=1)]
@@ -171,8 +171,8 @@ def check(params: Params, run: str) -> None:
 
 
 def localize(params: Params, run: str, content: bytes, question: Question, device: str, as_json: bool) -> None:
-    """Draw and print the best box of each phrase. content: the bytes of the photo. Raises as ``unpacked`` and
-    ``find``."""
+    """Draw and print the best box of each phrase. content: the bytes of the photo. Raises as
+    ``unpacked`` and ``find``."""
     with unpacked(content, question.name) as photo:
         rows = find(params, run, photo, question.phrases, device)
         write(question.out, photo.picture, rows)

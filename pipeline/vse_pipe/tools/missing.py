@@ -1,4 +1,5 @@
-"""What a stage needs and this machine does not have: packages, weights and other files. Nothing is fetched.
+"""What a stage needs and this machine does not have: packages, weights and other files. Nothing is
+fetched.
 
 torch is imported only where published weights of an image network are looked for.
 """

@@ -21,10 +21,12 @@ from vse_pipe.ranking.comparison import Compared, Method
 
 @dataclass(frozen=True)
 class Place:
-    """A RUN of the command line: a run of the project with its criteria, or one folder of an evaluation.
+    """A RUN of the command line: a run of the project with its criteria, or one folder of an
+    evaluation.
 
-    name: in messages; folders: by seed, with the empty key for a run without seeds and a single folder; single: is it
-    one folder of one criterion? trained: folders of its trainings, which may not exist; is_past: of a revision."""
+    name: in messages; folders: by seed, with the empty key for a run without seeds and a single
+    folder; single: is it one folder of one criterion? trained: folders of its trainings, which may
+    not exist; is_past: of a revision."""
 
     name: str
     folders: dict[str, Path]
@@ -43,8 +45,8 @@ class Place:
         return sorted(names)
 
     def read(self, criterion: str) -> Method:
-        """The evaluation under ``criterion``. Raises UsageError if the run was not evaluated under it, InputError or
-        IntegrityError for missing or damaged files."""
+        """The evaluation under ``criterion``. Raises UsageError if the run was not evaluated under
+        it, InputError or IntegrityError for missing or damaged files."""
         if not self.single and criterion not in (names := self.criteria()):
             raise UsageError(f"{self.name} has no evaluation under '{criterion}'; it has: {', '.join(names)}")
         models = {}
@@ -61,8 +63,9 @@ def _criteria(folder: Path) -> set[str]:
 
 
 def find(name: str, start: Path, params: Params | None) -> Place:
-    """A name with a path separator is a folder. Any other name is a run of the project, or a folder if there is no such
-    run. Raises IntegrityError for evaluations of other models or data than the present ones."""
+    """A name with a path separator is a folder. Any other name is a run of the project, or a folder
+    if there is no such run. Raises IntegrityError for evaluations of other models or data than the
+    present ones."""
     folder, runs = start / name, _runs(params)
     if params is not None and (name in runs or (not is_path(name) and paths.evaluations(name).is_dir())):
         return _run(name, params)
@@ -103,8 +106,8 @@ def _trained(folder: Path) -> list[Path]:
 def past(name: str, start: Path, params: Params | None, rev: str) -> Iterator[Place]:
     """``find`` in a git revision. Errors inside name the revision in place of the temporary folder.
 
-    Raises UsageError for an unknown revision and outside a project, InputError for a run that was not evaluated there,
-    MissingResource for content that is not in the DVC cache."""
+    Raises UsageError for an unknown revision and outside a project, InputError for a run that was
+    not evaluated there, MissingResource for content that is not in the DVC cache."""
     if params is None:
         raise UsageError("--base reads from the project's git history: run it inside a vse-pipe project")
     runs, root = _runs(params), Path.cwd().resolve()
@@ -133,8 +136,8 @@ def past(name: str, start: Path, params: Params | None, rev: str) -> Iterator[Pl
 
 @dataclass(frozen=True)
 class _Revision:
-    """system: DVC's files of ``rev`` from the root of the git repository; above: the path from there to the working
-    directory."""
+    """system: DVC's files of ``rev`` from the root of the git repository; above: the path from
+    there to the working directory."""
 
     rev: str
     system: Any

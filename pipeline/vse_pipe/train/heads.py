@@ -104,7 +104,7 @@ def exact(vectors: Tensor) -> Tensor:
 
 
 def unit(vectors: Float[Tensor, "rows dim"], params: Any) -> Float[Tensor, "rows dim"]:
-    """``l2norm`` unless the encoder's options say no_imgnorm; absolute values if they say use_abs."""
+    """``l2norm`` unless the options say no_imgnorm; absolute values for use_abs."""
     if not getattr(params, "no_imgnorm", False):
         vectors = l2norm(vectors)
     return vectors.abs() if params.use_abs else vectors
@@ -144,10 +144,12 @@ def without_some(vectors: Float[Tensor, "rows dim"], share: float) -> Float[Tens
     return torch.where(rest > 0, thinned_vectors * (lengths / rest), vectors)
 
 
-# Pooling: a set of vectors becomes one vector by mean, maximum, or the generalised pooling operator (GPO).
+# Pooling: a set of vectors becomes one vector by mean, maximum, or the generalised pooling operator
+# (GPO).
 #
-# GPO is a weighted mean of each dimension's numbers in order of size; its weights are learned. Source: Chen et al., Learning
-# the best pooling strategy for visual semantic embedding, CVPR 2021, section 3.
+# GPO is a weighted mean of each dimension's numbers in order of size; its weights are learned.
+# Source: Chen et al., Learning the best pooling strategy for visual semantic embedding, CVPR 2021,
+# section 3.
 
 # The authors divide scores by this before the softmax.
 _TEMPERATURE = 0.1

@@ -10,7 +10,8 @@ from numpy import ndarray
 from scipy.special import betaln
 from scipy.stats import rankdata
 
-# The authors replace scaled losses of 0 and 1 by this distance from them; a beta density has no finite logarithm there.
+# The authors replace scaled losses of 0 and 1 by this distance from them; a beta density has no
+# finite logarithm there.
 EDGE = 1e-3
 # A mixture needs at least this many losses.
 FEWEST = 8

@@ -177,7 +177,7 @@ def network_holder(image: Member, text: Member) -> ModuleType | None:
 
 
 def objective(loss: Member, model: DualEncoder, **values: object) -> Callable[[Scored], LossTerms]:
-    """The run's loss as a function of a batch, with its weights in ``model``; values: replaced options."""
+    """The run's loss of a batch, with its weights in ``model``; values: of options."""
     learned = {} if model.loss is None else {"network": model.loss}
     return partial(LOSSES.load(loss.name).loss, params=loss.params.model_copy(update=values), **learned)
 

@@ -187,8 +187,8 @@ def _threads(count: int) -> Iterator[int]:
     """Threads of each process, an even part of the threads of one. Libraries read OMP_NUM_THREADS
     when they are imported."""
     share, before = max(1, torch.get_num_threads() // count), dict(os.environ)
-    # PYTHONSAFEPATH: a new process would import files of the working directory in place of Python's,
-    # such as pickle.py.
+    # PYTHONSAFEPATH: a new process would import files of the working directory in place of
+    # Python's, such as pickle.py.
     os.environ |= {"OMP_NUM_THREADS": str(share), "PYTHONSAFEPATH": "1"}
     try:
         yield share

@@ -79,7 +79,8 @@ def _copy(folder: Path, config: dict, building: Path) -> None:
     """Copy the model. config: of the copy."""
     places = {"": config}
     if peer := config.get("peer_sha256"):
-        # As in a training: the second network differs in its weights only, and one digest covers it.
+        # As in a training: the second network differs in its weights only, and one digest covers
+        # it.
         second = {**config, "sha256": {**config["sha256"], model_files.MODEL: peer}}
         del second["peer_sha256"]
         places[model_files.PEER] = second

@@ -1,4 +1,5 @@
-"""Ridge maps from captions to images and from images to captions, each learnt from the images of other folds.
+"""Ridge maps from captions to images and from images to captions, each learnt from the images of
+other folds.
 
 No pair is judged by a map that learnt it, so a wrong pair cannot be memorised."""
 
@@ -14,8 +15,8 @@ from vse_pipe.audit.evidence import Evidence, PairPool, standardised, unit
 
 
 def fit(pool: PairPool, options: LinearOptions) -> Evidence:
-    """Four columns: the similarity of a predicted and an actual vector, standardised over all images and over all
-    captions, in the space of images and then in that of captions."""
+    """Four columns: the similarity of a predicted and an actual vector, standardised over all
+    images and over all captions, in the space of images and then in that of captions."""
     as_images, as_texts = predictors(pool, options)
     in_images = standardised(pool, as_images, pool.image_vectors)
     in_texts = standardised(pool, pool.text_vectors, as_texts)
@@ -23,7 +24,8 @@ def fit(pool: PairPool, options: LinearOptions) -> Evidence:
 
 
 def predictors(pool: PairPool, options: LinearOptions) -> tuple[Callable, Callable]:
-    """From rows of captions to vectors of images, and from rows of images to vectors of captions, at length 1."""
+    """From rows of captions to vectors of images, and from rows of images to vectors of captions,
+    at length 1."""
     as_images, as_texts = zip(*_maps(pool, options), strict=True)
     return (
         partial(_predicted, pool.text_vectors, pool.caption_folds, as_images),
@@ -42,7 +44,7 @@ def _predicted(vectors: Callable, folds: np.ndarray, maps: Sequence[np.ndarray],
 def _maps(
     pool: PairPool, options: LinearOptions
 ) -> Iterator[tuple[Float[np.ndarray, "e d"], Float[np.ndarray, "d e"]]]:
-    """For each fold the map from captions to images and the one back, learnt from the pairs of the other folds."""
+    """For each fold the maps to images and back, learnt from the other folds' pairs."""
     sums = [_products(pool, np.flatnonzero(pool.caption_folds == fold)) for fold in range(pool.folds.max() + 1)]
     total = [np.sum(products, axis=0) for products in zip(*sums, strict=True)]
     for products in sums:
@@ -51,8 +53,8 @@ def _maps(
 
 
 def _products(pool: PairPool, captions: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Weighted sums of products of captions with captions, images with images, and captions with images, over all
-    captions of the images that ``captions`` have."""
+    """Weighted sums of products of captions with captions, images with images, and captions with
+    images, over all captions of the images that ``captions`` have."""
     e, d = pool.texts.shape[1], pool.images.shape[1]
     squares, images, crossed = (np.zeros(shape, np.float32) for shape in ((e, e), (d, d), (e, d)))
     for rows in pool.blocks(captions[pool.trust[captions] > 0]):

@@ -1,7 +1,8 @@
 """The losses of training pairs under a trained run, and better partners for them.
 
-The one doubt of the audit of a run. It has no simulated mismatches, because a run knows the pairs that it learnt; a
-mixture of two beta distributions splits the losses instead (L2RM, Han et al., CVPR 2024)."""
+The one doubt of the audit of a run. It has no simulated mismatches, because a run knows the pairs
+that it learnt; a mixture of two beta distributions splits the losses instead (L2RM, Han et al.,
+CVPR 2024)."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,18 +25,20 @@ from vse_pipe.train.scored import Scored, sample_losses
 BINS = 50
 # Score cells that ``partners`` holds at a time: 64 MiB of float32.
 _CELLS = 1 << 24
-# Below this, sums of float32 differ only by the order of their terms, and the mixture would split equal losses by it.
+# Below this, sums of float32 differ only by the order of their terms, and the mixture would split
+# equal losses by it.
 _DECIMALS = 6
-# For each pair its loss, the similarity of its image and caption, the best other caption for its image and the best other
-# image for its caption, as positions of pairs that have them, and their similarities. -1 and -inf where there is none.
+# For each pair its loss, the similarity of its image and caption, the best other caption for its
+# image and the best other image for its caption, as positions of pairs that have them, and their
+# similarities. -1 and -inf where there is none.
 COLUMNS = ("loss", "score", "caption", "caption_score", "image", "image_score")
 
 Score = Callable[[Tensor, Tensor], Tensor]
 
 
 def batches(pairs: int, size: int, rng: np.random.Generator) -> list[ndarray]:
-    """All pairs in random order, in batches of nearly equal size, at most ``size`` and never 1 (for pairs, size >=
-    3)."""
+    """All pairs in random order, in batches of nearly equal size, at most ``size`` and never 1 (for
+    pairs, size >= 3)."""
     return np.array_split(rng.permutation(pairs), max(1, -(-pairs // size)))
 
 
@@ -48,12 +51,13 @@ def measured(
 ) -> pd.DataFrame:
     """``COLUMNS`` of every pair within its batch.
 
-    encode: returns the arguments of ``score`` for pairs; owners: the image of each pair; work: batches that hold each
-    pair once; matches: further matches in a batch, as ``Pairs.matches``.
+    encode: returns the arguments of ``score`` for pairs; owners: the image of each pair; work:
+    batches that hold each pair once; matches: further matches in a batch, as ``Pairs.matches``.
 
-    The loss is that of L2RM (Han et al., CVPR 2024, Eq. 4, as in its code) with two changes: captions of the same image
-    are no negatives of each other, and the mean is over negatives only. Otherwise the loss of a pair would tell how
-    many captions of its image the batch has, which matters with few images. The loss depends on the batch."""
+    The loss is that of L2RM (Han et al., CVPR 2024, Eq. 4, as in its code) with two changes:
+    captions of the same image are no negatives of each other, and the mean is over negatives only.
+    Otherwise the loss of a pair would tell how many captions of its image the batch has, which
+    matters with few images. The loss depends on the batch."""
 
     def of_batch(pairs: ndarray) -> pd.DataFrame:
         scores = score(*encode(pairs))
@@ -70,7 +74,7 @@ def measured(
 
 
 def _best(scores: Tensor, candidates: ndarray) -> tuple[ndarray, ndarray]:
-    """For each row the candidate with the largest score, -1 if all scores are -inf, and that score."""
+    """For each row the best candidate, -1 if all are -inf, and its score."""
     best, column = (side.cpu().numpy() for side in scores.max(dim=1))
     return np.where(np.isneginf(best), -1, candidates[column]), best
 
@@ -84,9 +88,10 @@ def partners(
 ) -> dict[str, ndarray]:
     """The last four of ``COLUMNS``, among all training pairs, for models that compare vectors.
 
-    images: each image once; image_rows: the row of ``images`` for each pair; matches: parallel rows of ``images`` and
-    ``texts`` that are known to match and so are no partners, by default those of the pairs. Among equal scores the
-    first caption and the first image win; ``image`` is a pair with the image."""
+    images: each image once; image_rows: the row of ``images`` for each pair; matches: parallel rows
+    of ``images`` and ``texts`` that are known to match and so are no partners, by default those of
+    the pairs. Among equal scores the first caption and the first image win; ``image`` is a pair
+    with the image."""
     cells = matches or (image_rows, np.arange(len(image_rows)))
     matched_images, matched_texts = (torch.from_numpy(side).to(texts.device) for side in cells)
     height = max(1, _CELLS // max(1, len(texts)))
@@ -112,9 +117,10 @@ def loss_histogram(
 ) -> pd.DataFrame:
     """BINS equal bins from the smallest loss to the largest, or one bin for equal losses.
 
-    Columns: low, high, pairs; matched and mismatched, empty if the truth is unknown; expected_matched and
-    expected_mismatched, the pairs that each component of the mixture puts into the bin by its density in the middle,
-    empty if the mixture split nothing. The mixture is one of losses that are scaled to 0..1."""
+    Columns: low, high, pairs; matched and mismatched, empty if the truth is unknown;
+    expected_matched and expected_mismatched, the pairs that each component of the mixture puts into
+    the bin by its density in the middle, empty if the mixture split nothing. The mixture is one of
+    losses that are scaled to 0..1."""
     bins = BINS if np.ptp(losses) > 0 else 1
     edges = np.linspace(losses.min(), losses.max(), bins + 1)
     table = pd.DataFrame({"low": edges[:-1], "high": edges[1:], "pairs": np.histogram(losses, edges)[0]})
@@ -127,13 +133,14 @@ def loss_histogram(
 
 
 def most_suspect(probability: Float[ndarray, " pairs"], losses: Float[ndarray, " pairs"]) -> Int[ndarray, " pairs"]:
-    """Positions of the pairs: the highest probability first, then the larger loss, then the earlier pair."""
+    """Positions of pairs: highest probability, larger loss, earlier pair first."""
     return np.lexsort((-losses, -probability))
 
 
 def costs_table(records: list[dict]) -> pd.DataFrame:
-    """A row per epoch and bin: pairs with a transport cost in [low, high), matched and mismatched ``by`` the truth or
-    the split of the scheme. records: as ``pairs.read_rematching`` returns them."""
+    """A row per epoch and bin: pairs with a transport cost in [low, high), matched and mismatched
+    ``by`` the truth or the split of the scheme. records: as ``pairs.read_rematching`` returns
+    them."""
     rows = []
     for record in records:
         cost = record["cost"]
@@ -143,8 +150,8 @@ def costs_table(records: list[dict]) -> pd.DataFrame:
 
 
 def pairs_table(truth: pa.Table, table: pd.DataFrame, probability: Float[ndarray, " pairs"]) -> pa.Table:
-    """The columns of ``artifacts.audit``. truth: the train rows of pairs.parquet; table: ``COLUMNS``, in the same
-    order."""
+    """The columns of ``artifacts.audit``. truth: the train rows of pairs.parquet; table:
+    ``COLUMNS``, in the same order."""
     columns = {
         "caption_id": truth["caption_id"],
         "image_id": truth["image_id"],
@@ -168,8 +175,9 @@ def doubts(losses: Float[ndarray, " pairs"]) -> tuple[Doubts, BetaMixture]:
 
 
 def rematched(content: pa.Table, truth: pa.Table) -> dict[str, float | None]:
-    """The share of the mismatched pairs whose partner truly belongs to the image or to the caption, None without such a
-    pair; empty where the truth is unknown. content: of ``pairs_table``; truth: as there."""
+    """The share of the mismatched pairs whose partner truly belongs to the image or to the caption,
+    None without such a pair; empty where the truth is unknown. content: of ``pairs_table``; truth:
+    as there."""
     table, rows = content.to_pandas(), truth.to_pandas()
     if rows["mismatched"].isna().any():
         return {}
@@ -183,8 +191,8 @@ def rematched(content: pa.Table, truth: pa.Table) -> dict[str, float | None]:
 
 
 def described(mixture: BetaMixture) -> dict:
-    """alpha, beta, weight and mean of the matched component and of the mismatched one; None if the mixture split
-    nothing."""
+    """alpha, beta, weight and mean of the matched component and of the mismatched one; None if the
+    mixture split nothing."""
     names, values = ("alpha", "beta", "weight", "mean"), [None] * 4
     if mixture.components is not None:
         alpha, beta, weight = mixture.components

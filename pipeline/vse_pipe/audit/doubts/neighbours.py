@@ -1,6 +1,8 @@
-"""Agreement of neighbourhoods: what similar images are shown with, and what similar captions are shown with.
+"""Agreement of neighbourhoods: what similar images are shown with, and what similar captions are
+shown with.
 
-The idea is that of GSC (Zhao et al., CVPR 2024): structures within a modality and across both must agree."""
+The idea is that of GSC (Zhao et al., CVPR 2024): structures within a modality and across both must
+agree."""
 
 import numpy as np
 from scipy import sparse
@@ -10,8 +12,9 @@ from vse_pipe.audit.evidence import Evidence, PairPool, standardised, unit
 
 
 def fit(pool: PairPool, options: NeighboursOptions) -> Evidence:
-    """Four columns: the captions of the ``k`` nearest images against the caption, and the images of the ``k`` nearest
-    captions against the image, each standardised over all images and over all captions.
+    """Four columns: the captions of the ``k`` nearest images against the caption, and the images of
+    the ``k`` nearest captions against the image, each standardised over all images and over all
+    captions.
 
     Neighbours are sought among ``reference`` other images and captions of other images."""
     images = np.sort(pool.draw(len(pool.images), min(options.reference, len(pool.images))))

@@ -1,4 +1,4 @@
-"""Agreement with the other captions of the image: a caption that was moved alone disagrees with them."""
+"""Agreement with the image's other captions: one that moved alone disagrees."""
 
 import numpy as np
 
@@ -7,8 +7,9 @@ from vse_pipe.audit.evidence import Evidence, PairPool, standardised, unit
 
 
 def fit(pool: PairPool, options: SiblingsOptions) -> Evidence | None:
-    """Two columns: the caption against the mean of the image's other captions, standardised over all images and over all
-    captions; 0 for an image without other captions. None where no image has several captions."""
+    """Two columns: the caption against the mean of the image's other captions, standardised over
+    all images and over all captions; 0 for an image without other captions. None where no image has
+    several captions."""
     counts = np.bincount(pool.owners, minlength=len(pool.images))
     if counts.max() < 2:
         return None

@@ -1,4 +1,4 @@
-"""The page on which a person decides on findings: one finding at a time as JSON, and a row on the disk per decision."""
+"""The page on which a person decides: a finding at a time, a row a decision."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,8 +33,9 @@ _LONGEST = 1000
 
 
 class FindingQuery(Strict):
-    """What a finding must be like. text: words of its texts; state: ``undecided`` by anybody, ``open`` to this reviewer,
-    because neither they nor the program decided; at, after, before: a finding such as ``pair/17``."""
+    """What a finding must be like. text: words of its texts; state: ``undecided`` by anybody,
+    ``open`` to this reviewer, because neither they nor the program decided; at, after, before: a
+    finding such as ``pair/17``."""
 
     kind: str = ""
     text: Annotated[str, Field(max_length=_LONGEST)] = ""
@@ -124,7 +125,7 @@ class ReviewDesk:
         self.ledger, self.person = ledger, person
 
     def find(self, query: FindingQuery) -> dict:
-        """The finding that is asked for, with its group and the progress. Raises HTTPException 404."""
+        """The finding, its group and the progress. Raises HTTPException 404."""
         verdicts, rows = self.ledger.read(), self.ledger.rows
         mask = self.ledger.mask(query.kind, query.text).to_numpy()
         candidates = np.flatnonzero(mask & self._in_state(verdicts, query.state))
@@ -146,8 +147,8 @@ class ReviewDesk:
         }
 
     def decide(self, chosen: Decision) -> dict:
-        """Writes a decision; ``before``: what this reviewer had decided. Raises UsageError, HTTPException 404 for an
-        unknown finding, PipelineError where the file cannot be written."""
+        """Writes a decision; ``before``: what this reviewer had decided. Raises UsageError,
+        HTTPException 404 for an unknown finding, PipelineError where the file cannot be written."""
         rows, name = self.ledger.rows, f"{chosen.kind}/{chosen.id}"
         group = self.finding(name)["group"]
         verdicts = self.ledger.read().of(self.person)
@@ -186,8 +187,8 @@ class ReviewDesk:
         return masks[state].to_numpy()
 
     def _chosen(self, query: FindingQuery, candidates: np.ndarray) -> tuple[int | None, bool]:
-        """The place, and whether the search went on at the other end. A finding that is asked for by ``at`` is given in
-        any state."""
+        """The place, and whether the search went on at the other end. A finding that is asked for
+        by ``at`` is given in any state."""
         if query.at:
             return self._place(query.at), False
         if not len(candidates):

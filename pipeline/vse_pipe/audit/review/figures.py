@@ -1,4 +1,4 @@
-"""How far a review is and how far its people agree: ``vse-pipe review --summary`` and ``--auto``."""
+"""How far a review is, how far people agree: ``vse-pipe review --summary``, ``--auto``."""
 
 from itertools import combinations
 from pathlib import Path
@@ -11,7 +11,7 @@ from vse_pipe.report.formatting import plural
 
 
 def summary(ledger: Ledger) -> dict:
-    """Decisions that hold, by kind; contradictions between people; decisions and agreement of the reviewers."""
+    """Decisions that hold, contradictions, and agreement of the reviewers."""
     verdicts = ledger.read()
     standing, people = verdicts.standing, verdicts.people
     columns = {"findings": standing.notna(), "decided": standing != ""}
@@ -27,8 +27,8 @@ def summary(ledger: Ledger) -> dict:
 
 
 def _agreement(verdicts: pd.DataFrame) -> dict | None:
-    """How many findings two people decided, how many of them equally, and Cohen's kappa, None where chance alone agrees
-    always; None without common findings."""
+    """How many findings two people decided, how many of them equally, and Cohen's kappa, None where
+    chance alone agrees always; None without common findings."""
     from sklearn.metrics import cohen_kappa_score
 
     both = verdicts[(verdicts != "").all(axis=1)]

@@ -1,5 +1,5 @@
-"""The findings of an audit in the order of a review, and the decisions of every reviewer on them, as decisions.csv has
-them."""
+"""The findings of an audit in the order of a review, and the decisions of every reviewer on them,
+as decisions.csv has them."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -24,8 +24,9 @@ _TEXTS = ["kind", "why", "file", "caption", "other_file", "other_caption"]
 class Verdicts:
     """What a file of decisions says of findings.
 
-    reviewers: a column for each reviewer with the last decision on each finding, of VERDICTS, empty without one;
-    people: those that are persons; standing: the decision that holds, whoever made it."""
+    reviewers: a column for each reviewer with the last decision on each finding, of VERDICTS, empty
+    without one; people: those that are persons; standing: the decision that holds, whoever made
+    it."""
 
     def __init__(self, findings: pd.Index, holding: decisions.InForce) -> None:
         by_person = holding.by_person.groupby("by")
@@ -47,7 +48,7 @@ class Verdicts:
         return (self.people.ne(mine, axis=0) & (self.people != "")).any(axis=1) & (mine != "")
 
     def others(self, person: str, name: str) -> list[dict[str, str]]:
-        """What others decided on a finding; before an own decision the program alone, so that people stay independent."""
+        """What others decided; before an own decision the program alone."""
         verdicts, is_decided = self.reviewers.loc[name].drop(person, errors="ignore"), self.of(person)[name] != ""
         public = verdicts[[text != "" and (is_decided or is_automatic(peer)) for peer, text in verdicts.items()]]
         return [{"by": peer, "decision": text} for peer, text in public.items()]
@@ -67,8 +68,9 @@ def _names(rows: pd.DataFrame) -> pd.Series:
 class Ledger:
     """Findings, and the file ``path`` of decisions on them, which other processes may extend.
 
-    rows: with the columns of ``decisions.COLUMNS``, ``group``, equal for findings that belong together, and ``texts``;
-    the most doubtful come first, those of a group one after the other. The index has names such as ``pair/17``."""
+    rows: with the columns of ``decisions.COLUMNS``, ``group``, equal for findings that belong
+    together, and ``texts``; the most doubtful come first, those of a group one after the other. The
+    index has names such as ``pair/17``."""
 
     path: Path
     rows: pd.DataFrame
@@ -97,7 +99,8 @@ class Ledger:
     def record(self, names: Collection[str], decision: str, person: str) -> None:
         """Appends a row for each finding, and returns when they are on the disk.
 
-        Raises UsageError for a decision that a finding does not have, PipelineError where the file cannot be written."""
+        Raises UsageError for a decision that a finding does not have, PipelineError where the file
+        cannot be written."""
         rows = self.rows.loc[list(names)]
         wrong = {"take": rows["proposal"] == "", "weight": (rows["kind"] != "pair") | rows["doubt"].isna()}
         if decision in wrong and wrong[decision].any():
@@ -112,9 +115,11 @@ class Ledger:
 
 
 def open_ledger(dataset: str, noise: str | None, findings: Path | None, path: Path | None) -> Ledger:
-    """The findings of an audit and the file of decisions. noise: whose pairs are looked at; None for those of the data set.
+    """The findings of an audit and the file of decisions. noise: whose pairs are looked at; None
+    for those of the data set.
 
-    Raises InputError where a file is missing or cannot be read, IntegrityError where the audit is of other pairs."""
+    Raises InputError where a file is missing or cannot be read, IntegrityError where the audit is
+    of other pairs."""
     audited = paths.audited_pairs(dataset, noise)
     if noise is not None and findings is None:
         identity.require_current(audited)
@@ -161,10 +166,12 @@ def is_automatic(person: str) -> bool:
 
 
 def decide(ledger: Ledger, least: float, kinds: Collection[str] = ()) -> dict[str, int]:
-    """Takes the proposal of each finding with a doubt of ``least`` or more on which nobody's decision holds. Pairs are
-    dropped: their doubt says that they are wrong, not that the proposed partner is right. kinds: only these, if any.
+    """Takes the proposal of each finding with a doubt of ``least`` or more on which nobody's
+    decision holds. Pairs are dropped: their doubt says that they are wrong, not that the proposed
+    partner is right. kinds: only these, if any.
 
-    Returns the numbers by kind, and under ``""`` the findings that have no proposal and stay undecided."""
+    Returns the numbers by kind, and under ``""`` the findings that have no proposal and stay
+    undecided."""
     rows = ledger.rows
     sure = rows[(rows["doubt"] >= least) & (ledger.read().standing == "") & rows["kind"].isin(kinds or decisions.KINDS)]
     proposed = sure[sure["proposal"] != ""]

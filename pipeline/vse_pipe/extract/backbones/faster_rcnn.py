@@ -27,17 +27,20 @@ _STRIDE, _BINS = 16, 14
 
 
 def build(params: Params, seed: int) -> Backbone:
-    """(regions, 2048) for resnet101, boxes in pixels of the upright image and the detector's scores, best first.
+    """(regions, 2048) for resnet101, boxes in pixels of the upright image and the detector's
+    scores, best first.
 
-    Boxes: each proposal of the detector gives the box of its best class. Non-maximum suppression over all classes uses
-    the first of the thresholds 0.3, 0.4, ... 0.9 that leaves enough boxes; the best ``regions`` by score are taken.
-    When 0.9 leaves too few, the best suppressed boxes fill up. When there are too few proposals (pictures of a few
-    pixels), the whole picture and the cells of a grid fill up, with score 0. Features: RoIAlign, 14 x 14 on the map of
-    stride 16 (layer3), through layer4, and the mean.
+    Boxes: each proposal of the detector gives the box of its best class. Non-maximum suppression
+    over all classes uses the first of the thresholds 0.3, 0.4, ... 0.9 that leaves enough boxes;
+    the best ``regions`` by score are taken. When 0.9 leaves too few, the best suppressed boxes fill
+    up. When there are too few proposals (pictures of a few pixels), the whole picture and the cells
+    of a grid fill up, with score 0. Features: RoIAlign, 14 x 14 on the map of stride 16 (layer3),
+    through layer4, and the mean.
 
-    Differs from Anderson et al. (CVPR 2018): a detector of COCO's 80 classes with a feature pyramid instead of Visual
-    Genome's 1600 classes and attributes, regressed boxes instead of the proposals, a trunk that was trained on ImageNet
-    and never on boxes, RoIAlign instead of RoI pooling. The relaxed suppression is that of py-bottom-up-attention.
+    Differs from Anderson et al. (CVPR 2018): a detector of COCO's 80 classes with a feature pyramid
+    instead of Visual Genome's 1600 classes and attributes, regressed boxes instead of the
+    proposals, a trunk that was trained on ImageNet and never on boxes, RoIAlign instead of RoI
+    pooling. The relaxed suppression is that of py-bottom-up-attention.
 
     Raises UnknownMember and UsageError for unknown networks; else what weights and states raise."""
     detector_params = ImageParams(weights=params.detector_weights, sha256=params.detector_sha256)
@@ -83,10 +86,11 @@ class Trunk(nn.Module):
 
 
 class Regions(nn.Module):
-    """Pictures on canvases (B, L, L, 3) uint8 and sizes (B, 4), width and height as scaled and of the image, to
-    ``Output``.
+    """Pictures on canvases (B, L, L, 3) uint8 and sizes (B, 4), width and height as scaled and of
+    the image, to ``Output``.
 
-    Pictures are cut from their canvases and computed one by one, so no image depends on the others of its batch."""
+    Pictures are cut from their canvases and computed one by one, so no image depends on the others
+    of its batch."""
 
     def __init__(self, detector: nn.Module, trunk: Trunk, count: int) -> None:
         super().__init__()
@@ -143,11 +147,13 @@ def relaxed_nms(
     count: int,
     thresholds: tuple[float, ...] = THRESHOLDS,
 ) -> Int64[Tensor, " chosen"]:
-    """The places of ``count`` chosen boxes, or of all boxes if there are fewer, by falling score and then by place.
+    """The places of ``count`` chosen boxes, or of all boxes if there are fewer, by falling score
+    and then by place.
 
-    Greedy non-maximum suppression over all classes: a box is suppressed when its overlap (intersection over union) with
-    a better remaining box is above the threshold. The first threshold that leaves ``count`` boxes decides, and the best
-    ``count`` are taken (py-bottom-up-attention). When the last threshold leaves fewer, the best suppressed boxes fill
+    Greedy non-maximum suppression over all classes: a box is suppressed when its overlap
+    (intersection over union) with a better remaining box is above the threshold. The first
+    threshold that leaves ``count`` boxes decides, and the best ``count`` are taken
+    (py-bottom-up-attention). When the last threshold leaves fewer, the best suppressed boxes fill
     up. boxes: x1, y1, x2, y2, each of positive area."""
     order = scores.argsort(descending=True, stable=True)
     # Overlaps in double: in single, rounding decides whether 3/10 is above 0.3.
@@ -166,8 +172,8 @@ def relaxed_nms(
 def filled(
     boxes: Float[Tensor, "boxes 4"], scores: Float[Tensor, " boxes"], count: int, width: float, height: float
 ) -> tuple[Float[Tensor, "count 4"], Float[Tensor, " count"]]:
-    """Exactly ``count`` boxes. Missing ones are the whole picture and then the cells of the smallest sufficient square
-    grid, row by row, all with score 0."""
+    """Exactly ``count`` boxes. Missing ones are the whole picture and then the cells of the
+    smallest sufficient square grid, row by row, all with score 0."""
     missing = count - len(boxes)
     if missing <= 0:
         return boxes[:count], scores[:count]

@@ -35,10 +35,11 @@ class MeanGrid(nn.Module):
 
 
 class ExtremesGrid(nn.Module):
-    """The same for random filters: the strongest response to each filter and its negative in each cell, mean
-    subtracted.
+    """The same for random filters: the strongest response to each filter and its negative in each
+    cell, mean subtracted.
 
-    The filters are those of the backbone ``random_filters`` for the same seed; a 1 x 1 grid has its features."""
+    The filters are those of the backbone ``random_filters`` for the same seed; a 1 x 1 grid has its
+    features."""
 
     def __init__(self, filters: networks.RandomFilters, rows: int, columns: int) -> None:
         super().__init__()
@@ -70,23 +71,24 @@ class Grid(networks.Extractor):
 
 
 def cells(rows: int, columns: int, height: int, width: int) -> Float[Tensor, "regions 4"]:
-    """x1, y1, x2, y2 of each cell as shares of the map, row by row. Adaptive pooling of a ``height`` x ``width`` map
-    averages rows floor(i h / rows) to ceil((i + 1) h / rows)."""
+    """x1, y1, x2, y2 of each cell as shares of the map, row by row. Adaptive pooling of a
+    ``height`` x ``width`` map averages rows floor(i h / rows) to ceil((i + 1) h / rows)."""
     across = [(i * width // columns / width, -(-(i + 1) * width // columns) / width) for i in range(columns)]
     down = [(i * height // rows / height, -(-(i + 1) * height // rows) / height) for i in range(rows)]
     return torch.tensor([[x1, y1, x2, y2] for y1, y2 in down for x1, x2 in across], dtype=torch.float32)
 
 
 def build(params: Params, seed: int) -> Backbone:
-    """(rows * columns, D) an image, row by row from the top left, with the boxes of the cells and no scores.
+    """(rows * columns, D) an image, row by row from the top left, with the boxes of the cells and
+    no scores.
 
-    A box is the part of the picture under the cell, in pixels of the upright image. After a centre crop the boxes
-    together are that crop, and the rest of the picture is in no box. The network sees more than the box of a cell (its
-    receptive field). When the map is no multiple of the grid, neighbouring cells share a line of the map and their
-    boxes overlap.
+    A box is the part of the picture under the cell, in pixels of the upright image. After a centre
+    crop the boxes together are that crop, and the rest of the picture is in no box. The network
+    sees more than the box of a cell (its receptive field). When the map is no multiple of the grid,
+    neighbouring cells share a line of the map and their boxes overlap.
 
-    Raises UnknownMember for another name, UsageError for a network without a map (torchvision's ViT; timm's gives its
-    patches) or with a smaller one; else as ``networks.assemble``."""
+    Raises UnknownMember for another name, UsageError for a network without a map (torchvision's
+    ViT; timm's gives its patches) or with a smaller one; else as ``networks.assemble``."""
     network: nn.Module
     pooled: nn.Module
     if params.model == RANDOM:
@@ -123,7 +125,8 @@ def _classifier(params: Params, seed: int) -> tuple[nn.Module, Transform, dict, 
     libraries = ("torch", "pillow", classifier.library)
     if classifier.library == "timm":
         return _Timm(model.eval(), name), transform, about, libraries
-    # The map is searched at the published size: the last map of a small image can be one place, like a pooled vector.
+    # The map is searched at the published size: the last map of a small image can be one place,
+    # like a pooled vector.
     fixed = classifier.name.startswith(("vit_", "maxvit"))
     probed = transform.image_size if fixed else max(transform.image_size, classifier.published.image_size)
     return _cut(classifier.strip(model).eval(), probed, name), transform, about, libraries
@@ -174,7 +177,8 @@ def _cut(model: nn.Module, size: int, name: str) -> nn.Module:
 
     size: pixels of images that are large enough for a map of several places; name: for messages.
     Raises UsageError when the network has no map."""
-    # Traced and not hooked, so that layers after the map, such as the 120 million weights of VGG, are never computed.
+    # Traced and not hooked, so that layers after the map, such as the 120 million weights of VGG,
+    # are never computed.
     return create_feature_extractor(model, {_last(model, size, name): _MAP}, suppress_diff_warning=True)
 
 
@@ -184,10 +188,11 @@ def _map_of(output: dict[str, Tensor] | Tensor) -> Tensor:
 
 
 def _last(model: nn.Module, size: int, name: str) -> str:
-    """The module whose output is the last map (B, D, H, W) with more than one place, before pooling.
+    """The module whose output is the last map (B, D, H, W) with more than one place, before
+    pooling.
 
-    In DenseNet it is the ReLU after the map, which is no module. Raises UsageError for networks that end with tokens
-    (ViT)."""
+    In DenseNet it is the ReLU after the map, which is no module. Raises UsageError for networks
+    that end with tokens (ViT)."""
     if name.split()[-1].startswith("densenet"):
         return "relu"
     outputs: list[tuple[str, tuple[int, ...], bool]] = []

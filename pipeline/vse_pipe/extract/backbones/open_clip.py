@@ -18,8 +18,8 @@ from vse_pipe.pictures.images import Transform
 def build(params: Params, seed: int) -> Backbone:
     """The vectors of open_clip's ``encode_image`` after its own preprocessing.
 
-    Differs: pictures are turned upright and put on white first, as in every backbone. Raises as ``pair.load``,
-    UsageError for preprocessing that pads or whose crop is no square."""
+    Differs: pictures are turned upright and put on white first, as in every backbone. Raises as
+    ``pair.load``, UsageError for preprocessing that pads or whose crop is no square."""
     return of_pair(extract_pair.load(params, seed), params)
 
 
@@ -41,9 +41,11 @@ def both(params: Params, seed: int) -> tuple[Backbone, Tower, dict]:
 
 
 def restored(described: dict, folder: Path, transform: Transform, weighted: bool) -> tuple[Extractor, Tower, int]:
-    """Both sides of a described pair and the width of its vectors; ``weighted``: with its weights, not arbitrary ones.
+    """Both sides of a described pair and the width of its vectors; ``weighted``: with its weights,
+    not arbitrary ones.
 
-    folder: of the model that is built on it. Raises MissingResource for missing weights, IntegrityError for other ones."""
+    folder: of the model that is built on it. Raises MissingResource for missing weights,
+    IntegrityError for other ones."""
     path, seed = (_weights(described, folder), described["weights"].get("seed", 0)) if weighted else (None, 0)
     content = described["architecture"]
     model = extract_pair.built(content, described["network"].removeprefix("open_clip "), seed, path).eval()

@@ -27,8 +27,8 @@ class FeatureParams(Strict):
     batch_size: PositiveInt = 64
     """images of a forward pass; the last bits of features depend on it"""
     shard_size: ShardSize = 1024
-    """images of a shard, rounded up to whole batches: the most that a killed extraction loses; a shard is in memory
-    twice while it is written"""
+    """images of a shard, rounded up to whole batches: the most that a killed extraction loses; a
+    shard is in memory twice while it is written"""
 
     def reads(self) -> list[SourceFiles]:
         """Files from outside of the pipeline, beside the pictures."""
@@ -71,8 +71,8 @@ class PairParams(Strict):
     """A model of open_clip. Equal values under features and texts are the sides of one model."""
 
     model: str
-    """an architecture of open_clip such as ``ViT-B-32``, or a file that describes one: ``my.json``, a hub's
-    open_clip_config.json"""
+    """an architecture of open_clip such as ``ViT-B-32``, or a file that describes one: ``my.json``,
+    a hub's open_clip_config.json"""
     weights: str
     """a published name such as ``laion2b_s34b_b79k``, a file (.safetensors, .pt), or ``random``"""
     sha256: Digest | None = None
@@ -126,11 +126,11 @@ class FasterRcnnOptions(FeatureParams):
     regions: PositiveInt = 36
     """boxes of every image"""
     shorter: PositiveInt = 600
-    """pixels: an image is scaled to this shorter side, or to the longer side ``longer`` if that is smaller; detector
-    and trunk see the same"""
+    """pixels: an image is scaled to this shorter side, or to the longer side ``longer`` if that is
+    smaller; detector and trunk see the same"""
     longer: PositiveInt = 1000
-    """pixels: an image is scaled to this shorter side, or to the longer side ``longer`` if that is smaller; detector
-    and trunk see the same"""
+    """pixels: an image is scaled to this shorter side, or to the longer side ``longer`` if that is
+    smaller; detector and trunk see the same"""
     detector: str = "fasterrcnn_resnet50_fpn_v2"
     """a ``fasterrcnn_*`` of torchvision"""
     detector_weights: WeightsName = "COCO_V1"
@@ -239,8 +239,9 @@ class RandomFiltersOptions(FeatureParams):
 
 
 class Resnet152Options(ImageParams):
-    """``weights: imagenet`` is torchvision's IMAGENET1K_V2 (resnet152-f82ba261.pth), trained by a later recipe than the papers'
-    networks; IMAGENET1K_V1 (resnet152-394f9c45.pth) is what VSE++ and HAL had, and what their rows name."""
+    """``weights: imagenet`` is torchvision's IMAGENET1K_V2 (resnet152-f82ba261.pth), trained by a
+    later recipe than the papers' networks; IMAGENET1K_V1 (resnet152-394f9c45.pth) is what VSE++ and
+    HAL had, and what their rows name."""
 
     traits: ClassVar = BackboneTraits(trainable=True)
 

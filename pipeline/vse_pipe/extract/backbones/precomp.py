@@ -18,9 +18,9 @@ from vse_pipe.pictures.images import Item
 def build(params: Params, seed: int) -> Backbone:
     """Rows (D,) or (R, D); ``file`` in images.parquet is ``<name>.npy#<row>`` below the image root.
 
-    ``read`` raises InputError for another form of name, a missing or damaged file, a row that does not exist, another
-    type or shape; UnreadableImage for values that are not finite; IntegrityError for a row that has changed since
-    ``prepare``."""
+    ``read`` raises InputError for another form of name, a missing or damaged file, a row that does
+    not exist, another type or shape; UnreadableImage for values that are not finite; IntegrityError
+    for a row that has changed since ``prepare``."""
     opened: dict[tuple[Path, str], np.ndarray] = {}
 
     def read(root: Path, item: Item) -> np.ndarray:

@@ -6,7 +6,8 @@ from vse_pipe.extract.job import Backbone
 
 
 def build(params: Params, seed: int) -> Backbone:
-    """The input of the network's last layer; default sizes, mean and std are those of the published weights.
+    """The input of the network's last layer; default sizes, mean and std are those of the published
+    weights.
 
     Raises UnknownMember for another name; else as ``assemble``."""
     return networks.assemble(networks.torchvision_classifier(params.model, params, params.model_args), params, seed)

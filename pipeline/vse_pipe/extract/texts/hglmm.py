@@ -16,8 +16,8 @@ from vse_pipe.extract.texts.options import HglmmOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    """ICA, then the mixture, on the distinct words of the train captions that have a vector; then PCA on train
-    captions.
+    """ICA, then the mixture, on the distinct words of the train captions that have a vector; then
+    PCA on train captions.
 
     Raises InputError for a file that cannot be used and for too few words or captions."""
     words, raw, about = known_words(corpus, params)
@@ -46,9 +46,11 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
-    """(captions, 2 * components * dimensions of a word), or ``pca`` of them; zero for a caption without a known word.
+    """(captions, 2 * components * dimensions of a word), or ``pca`` of them; zero for a caption
+    without a known word.
 
-    Power normalisation, unit length, then PCA, without another normalisation. The paper only says that PCA is last."""
+    Power normalisation, unit length, then PCA, without another normalisation. The paper only says
+    that PCA is last."""
     vectors = _fisher(texts, state, params)
     if "pca" not in state.arrays:
         return vectors
@@ -115,8 +117,9 @@ def _reduced(state: State, train: list[str], components: int, params: Params) ->
 
 # The hybrid Gaussian-Laplacian mixture (Klein et al., CVPR 2015): its density, and its fit by EM.
 #
-# Every component is a product over dimensions, and in each dimension of each component the density is either Gaussian
-# (location: mean, scale: standard deviation) or Laplacian (location: median, scale: mean absolute deviation).
+# Every component is a product over dimensions, and in each dimension of each component the density
+# is either Gaussian (location: mean, scale: standard deviation) or Laplacian (location: median,
+# scale: mean absolute deviation).
 
 Points = Float64[np.ndarray, "points dim"]
 Shares = Float64[np.ndarray, "points components"]
@@ -160,13 +163,14 @@ def posteriors(mixture: Mixture, points: Points) -> tuple[Shares, Float64[np.nda
 
 
 def fit_mixture(points: Points, components: int, seed: int, max_iterations: int, tolerance: float) -> MixtureFit:
-    """EM from a k-means++ start, until the mean log-likelihood gains less than ``tolerance`` or ``max_iterations``.
+    """EM from a k-means++ start, until the mean log-likelihood gains less than ``tolerance`` or
+    ``max_iterations``.
 
-    The M step takes, per component and dimension, the density with the higher expected log-likelihood, at its best
-    location and scale, so the log-likelihood never falls. Scales stay above a hundredth of the standard deviation of
-    their dimension; a component on a single point would otherwise have an infinite likelihood. The paper and the
-    authors' binaries state neither start, floor nor stop. Each distinct word is one point, as the authors fit on the
-    vocabulary."""
+    The M step takes, per component and dimension, the density with the higher expected
+    log-likelihood, at its best location and scale, so the log-likelihood never falls. Scales stay
+    above a hundredth of the standard deviation of their dimension; a component on a single point
+    would otherwise have an infinite likelihood. The paper and the authors' binaries state neither
+    start, floor nor stop. Each distinct word is one point, as the authors fit on the vocabulary."""
     spread = points.std(axis=0)
     floor = _FLOOR * np.where(spread > 0, spread, 1.0)
     order = points.argsort(axis=0, kind="stable")
@@ -226,17 +230,19 @@ _TINY = 1e-12
 def fisher_vectors(
     counts: csr_array, points: Float[np.ndarray, "points dim"], mixture: Mixture
 ) -> Float64[np.ndarray, "captions fisher"]:
-    """(captions, 2 * components * dim): the direction in which the words of a caption would move the mixture.
+    """(captions, 2 * components * dim): the direction in which the words of a caption would move
+    the mixture.
 
-    counts: (captions, points), the occurrences of each word; points: of any precision, converted to float64 when used.
-    It is the gradient of the log-likelihood of a caption's N words with respect to location m and scale s, divided by
-    the root of the (diagonal) Fisher information. With z = (x - m) / s, a word's share g of the component and the
-    component's weight w, summed over the words:
+    counts: (captions, points), the occurrences of each word; points: of any precision, converted to
+    float64 when used. It is the gradient of the log-likelihood of a caption's N words with respect
+    to location m and scale s, divided by the root of the (diagonal) Fisher information. With z = (x
+    - m) / s, a word's share g of the component and the component's weight w, summed over the words:
 
         Gaussian   location  g z / sqrt(N w)          scale  g (z^2 - 1) / sqrt(2 N w)     information N w / s^2, 2 N w / s^2
         Laplacian  location  g sign(z) / sqrt(N w)    scale  g (|z| - 1) / sqrt(N w)       information N w / s^2, both
 
-    All locations come first, component by component, then all scales. A caption without words is the zero vector."""
+    All locations come first, component by component, then all scales. A caption without words is
+    the zero vector."""
     used = np.unique(counts.indices)
     counts, points = counts[:, used], points[used].astype(np.float64)
     shares, _ = posteriors(mixture, points)
@@ -262,7 +268,8 @@ def improved(vectors: Float64[np.ndarray, "captions fisher"]) -> Float32[np.ndar
 def principal(
     blocks: Iterable[Float32[np.ndarray, "_ dim"]], components: int
 ) -> tuple[Float64[np.ndarray, " dim"], Float64[np.ndarray, "components dim"]]:
-    """The mean and the ``components`` directions of largest variance, largest first, each of unit length.
+    """The mean and the ``components`` directions of largest variance, largest first, each of unit
+    length.
 
     The covariance takes 8 * dim * dim bytes, its sum and decomposition three times as much. The
     largest entry of a direction is positive."""

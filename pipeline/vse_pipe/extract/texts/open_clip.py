@@ -21,7 +21,8 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
-    """The vectors of open_clip's ``encode_text``; its tokenizer cuts captions beyond the longest input.
+    """The vectors of open_clip's ``encode_text``; its tokenizer cuts captions beyond the longest
+    input.
 
     Raises IntegrityError for other weights than those of ``fit``."""
     from torch.nn.functional import normalize

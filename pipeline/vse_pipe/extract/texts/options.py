@@ -167,8 +167,8 @@ class MixedPart(Strict):
 
 class MixedOptions(VectorParams):
     parts: Annotated[list[MixedPart], Field(min_length=2)]
-    """methods, each ``{method, weight, ...}`` with the method's own options; ``weight`` (1) is the length of its
-    vectors; ``store`` and ``block`` of a part have no effect"""
+    """methods, each ``{method, weight, ...}`` with the method's own options; ``weight`` (1) is the
+    length of its vectors; ``store`` and ``block`` of a part have no effect"""
 
     traits: ClassVar = TextFeatureTraits(mixes=True)
 
@@ -233,8 +233,8 @@ class SentencesOptions(EncoderParams):
 
 class TfidfOptions(VectorParams):
     size: PositiveInt = 3000
-    """words of the dictionary, and dimensions; fewer where the train captions hold fewer. The paper: 3000 for
-    Flickr30k, 5600 for COCO"""
+    """words of the dictionary, and dimensions; fewer where the train captions hold fewer. The
+    paper: 3000 for Flickr30k, 5600 for COCO"""
     stop_words: bool = True
     """leaves out function words"""
     lemmatise: bool = True

@@ -4,5 +4,5 @@ import numpy as np
 
 
 def corrupt(caption_images: np.ndarray, n_images: int, basis: None, rng: np.random.RandomState) -> np.ndarray:
-    """``caption_images``: every caption stays with its image; it is unknown whether it describes the image."""
+    """``caption_images``: every caption stays; nobody knows whether it matches."""
     return np.array(caption_images)

@@ -1,4 +1,4 @@
-"""Decisions on train pairs, made by people or by an audit, on top of the pairs of another protocol."""
+"""Decisions on train pairs, by people or an audit, on top of another protocol."""
 
 import numpy as np
 import pandas as pd
@@ -7,8 +7,8 @@ import pandas as pd
 def apply(caption_ids: np.ndarray, image_ids: np.ndarray, rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """The image that each caption is shown with, and its weight, float32 from 0 to 1.
 
-    caption_ids, image_ids: (pairs,) of the base; rows: one decision a pair, with the columns id, action, other and
-    doubt."""
+    caption_ids, image_ids: (pairs,) of the base; rows: one decision a pair, with the columns id,
+    action, other and doubt."""
     places = pd.Index(caption_ids)
     image_ids = image_ids.copy()
     weights = np.ones(len(image_ids), np.float32)

@@ -34,7 +34,7 @@ class DecisionsOptions(Strict):
     file: str
     """decisions.csv, relative to the project or absolute; it may change at any time"""
     base: Annotated[str, PROTOCOLS.member, AfterValidator(_makes_pairs)] = "as_is"
-    """protocol of the pairs that the decisions are on: that of the noise that was audited, with the same options"""
+    """protocol of the audited noise, with the same options"""
 
     # The stage makes the pairs of ``base`` first; these know the truth if ``base`` does.
     traits: ClassVar = ProtocolTraits(decides_by="decisions", knows_truth=False)

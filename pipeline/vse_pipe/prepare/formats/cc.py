@@ -1,8 +1,10 @@
-"""CC152K's layout: ``<split>_caps.tsv`` with ``<image id><tab><caption>`` lines, and ``<split>_ims.npy``.
+"""CC152K's layout: ``<split>_caps.tsv`` with ``<image id><tab><caption>`` lines, and
+``<split>_ims.npy``.
 
-The part of Conceptual Captions that NCR (NeurIPS 2021) published and BiCro, DECL, RCL and L2RM use: 150,000 / 1,000 /
-1,000 pairs from the web, with a caption for each image. Some captions describe their image badly or not at all, and
-these are not marked, so the pairs are read with the noise protocol ``as_is``."""
+The part of Conceptual Captions that NCR (NeurIPS 2021) published and BiCro, DECL, RCL and L2RM use:
+150,000 / 1,000 / 1,000 pairs from the web, with a caption for each image. Some captions describe
+their image badly or not at all, and these are not marked, so the pairs are read with the noise
+protocol ``as_is``."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +19,13 @@ from vse_pipe.prepare.formats.options import CcOptions as Params
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
-    """source: the folder. ``file`` is ``<split>_ims.npy#<row>`` and sha256 that of the stored bytes of the row.
+    """source: the folder. ``file`` is ``<split>_ims.npy#<row>`` and sha256 that of the stored bytes
+    of the row.
 
-    Line k of a split belongs to row k. image_id and caption_id are running numbers over train, dev and test; the ids in
-    the file are names of web pictures and are dropped. Raises InputError for a missing, truncated or pickled file,
-    another number of lines than rows, a line without two fields, a caption that is not UTF-8."""
+    Line k of a split belongs to row k. image_id and caption_id are running numbers over train, dev
+    and test; the ids in the file are names of web pictures and are dropped. Raises InputError for a
+    missing, truncated or pickled file, another number of lines than rows, a line without two
+    fields, a caption that is not UTF-8."""
     sources.existing(source)
     splits, count = arrays.Splits(out), 0
     for prefix in params.prefixes:

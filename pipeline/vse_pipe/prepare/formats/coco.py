@@ -1,7 +1,8 @@
-"""COCO's own annotations: ``annotations/captions_train2017.json`` beside ``train2017/``, and the same for val.
+"""COCO's own annotations: ``annotations/captions_train2017.json`` beside ``train2017/``, and the
+same for val.
 
-Lin et al., "Microsoft COCO: Common Objects in Context", ECCV 2014; Chen et al., arXiv:1504.00325. Its test captions are
-not public; published retrieval results use the splits of ``karpathy``."""
+Lin et al., "Microsoft COCO: Common Objects in Context", ECCV 2014; Chen et al., arXiv:1504.00325.
+Its test captions are not public; published retrieval results use the splits of ``karpathy``."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -39,9 +40,9 @@ class _Annotations:
 def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     """source: the folder of ``annotations`` and the pictures' folders, or one json beside them.
 
-    image_id and caption_id are the ids of images and annotations, numbers or text; the captions of an image are in the
-    order of their ids. Raises InputError for a field that is missing or of the wrong type, a repeated id or file name
-    and an annotation of an unknown image."""
+    image_id and caption_id are the ids of images and annotations, numbers or text; the captions of
+    an image are in the order of their ids. Raises InputError for a field that is missing or of the
+    wrong type, a repeated id or file name and an annotation of an unknown image."""
     root, documents = shards.files(sources.existing(source), params, ".json")
     assembly = Assembly(root, out)
     places: dict[str, str] = {}

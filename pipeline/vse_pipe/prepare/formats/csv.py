@@ -1,5 +1,5 @@
-"""A table ``image,caption[,split]``, optionally with ``image_id`` and ``caption_id``; UTF-8, comma, semicolon, tab or
-bar between cells."""
+"""A table ``image,caption[,split]``, optionally with ``image_id`` and ``caption_id``; UTF-8, comma,
+semicolon, tab or bar between cells."""
 
 from pathlib import Path
 
@@ -14,12 +14,14 @@ from vse_pipe.prepare.formats.options import CsvOptions as Params
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
-    """source: the table. Rows of an image need not be adjacent; images keep the order of their first rows.
+    """source: the table. Rows of an image need not be adjacent; images keep the order of their
+    first rows.
 
-    image_id and caption_id are the columns of these names, numbers or text, else running numbers. Cells stay unchanged,
-    so ``NA`` and ``null`` are captions. Without a split column the split of an image is a hash of the seed and its
-    name, so it does not change when images are added. Raises InputError with the row, counted as in a spreadsheet (the
-    header is row 1), for a malformed cell, an unknown split, an image in two splits or with two ids, a repeated id."""
+    image_id and caption_id are the columns of these names, numbers or text, else running numbers.
+    Cells stay unchanged, so ``NA`` and ``null`` are captions. Without a split column the split of
+    an image is a hash of the seed and its name, so it does not change when images are added. Raises
+    InputError with the row, counted as in a spreadsheet (the header is row 1), for a malformed
+    cell, an unknown split, an image in two splits or with two ids, a repeated id."""
     rows, unread = tables.read(source, sources.read_text(sources.existing(source)), params.columns)
     if unread:
         say(f"{source}: columns that are not read: {', '.join(unread)}")
@@ -34,7 +36,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
         split = sources.split_of(row.cells["split"], where) if "split" in row.cells else None
         about = {"split": split, "image_id": row.cells.get("image_id")}
         if name not in images:
-            # Drawn by the name as written, so that the split of existing data sets stays when names are normalised.
+            # Drawn by the name as written, so that the split of existing data sets stays when names
+            # are normalised.
             chosen = split or sources.drawn_split(row.cells["image"], params.val, params.test, seed)
             number = assembly.image(name, chosen, f"{source.name} row {row.number}", about["image_id"])
             images[name] = number, row.number, about

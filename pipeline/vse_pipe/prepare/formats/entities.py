@@ -1,8 +1,10 @@
-"""Flickr30k Entities: ``Sentences/<id>.txt``, ``Annotations/<id>.xml``, ids in ``train.txt``, ``val.txt``, ``test.txt``
+"""Flickr30k Entities: ``Sentences/<id>.txt``, ``Annotations/<id>.xml``, ids in ``train.txt``,
+``val.txt``, ``test.txt``
 
-Plummer et al., "Flickr30k Entities: Collecting Region-to-Phrase Correspondences for Richer Image-to-Sentence Models",
-ICCV 2015. A phrase with several boxes gets the enclosing box, as in the authors' pl-clc (``Entity.getGTBox``).
-Coordinates count from 0, 1 less than in the files, as in their Python interface."""
+Plummer et al., "Flickr30k Entities: Collecting Region-to-Phrase Correspondences for Richer
+Image-to-Sentence Models", ICCV 2015. A phrase with several boxes gets the enclosing box, as in the
+authors' pl-clc (``Entity.getGTBox``). Coordinates count from 0, 1 less than in the files, as in
+their Python interface."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -22,7 +24,8 @@ from vse_pipe.prepare.formats.options import EntitiesOptions as Params
 
 # Bytes of the row of a phrase, beside its words.
 _PHRASE_BYTES = 600
-# Bytes that a byte of XML takes at most as elements and in expat; measured with deeply nested elements.
+# Bytes that a byte of XML takes at most as elements and in expat; measured with deeply nested
+# elements.
 _BYTES_OF_XML = 100
 _NUMBER = re.compile(r"\s*(-?[0-9]{1,9})\s*")
 _ID = re.compile(r"\s*([0-9]{1,18})\s*")
@@ -34,8 +37,8 @@ _LEFT_OVER = re.compile(r"\[|/EN#")
 
 @dataclass
 class Annotation:
-    """size: width and height in pixels; boxes: of each chain the enclosing box, pixels from 0, inside the picture;
-    clipped: the number of boxes that reached over an edge."""
+    """size: width and height in pixels; boxes: of each chain the enclosing box, pixels from 0,
+    inside the picture; clipped: the number of boxes that reached over an edge."""
 
     size: tuple[int, int]
     boxes: dict[int, Box] = field(default_factory=dict)
@@ -60,13 +63,15 @@ class Phrase(NamedTuple):
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
-    """source: the folder of ``Sentences``, ``Annotations`` and the lists of splits; only listed pictures are read.
+    """source: the folder of ``Sentences``, ``Annotations`` and the lists of splits; only listed
+    pictures are read.
 
-    image_id is the id of the picture as a number; caption_id and phrase_id are running numbers. Lines without a caption
-    are skipped, as by the authors' interface. A phrase whose chain has no box gets no row, and boxes are cut at the edges
-    of the picture; both are counted in the log. Boxes are those of the upright picture. Raises InputError and
-    MissingResource as ``parse`` and ``read_annotation``, and for a picture that is listed twice, lacks files or differs
-    in size from its annotations, and without any phrase with a box."""
+    image_id is the id of the picture as a number; caption_id and phrase_id are running numbers.
+    Lines without a caption are skipped, as by the authors' interface. A phrase whose chain has no
+    box gets no row, and boxes are cut at the edges of the picture; both are counted in the log.
+    Boxes are those of the upright picture. Raises InputError and MissingResource as ``parse`` and
+    ``read_annotation``, and for a picture that is listed twice, lacks files or differs in size from
+    its annotations, and without any phrase with a box."""
     listed = list(_listed(sources.existing(source)))
     assembly, rows, sizes = Assembly(source / params.images, out), list[tuple](), list[tuple[int, int]]()
     left_out, clipped, caption_id = Counter[str](), 0, 0
@@ -131,8 +136,9 @@ def _file(source: Path, part: str, name: str, where: str) -> Path:
 
 
 def read_annotation(path: Path) -> Annotation:
-    """The annotation of a picture. Raises InputError for a file that is no XML or needs too much memory, for a missing
-    or malformed number, and for a box that ends before it begins or lies outside the picture."""
+    """The annotation of a picture. Raises InputError for a file that is no XML or needs too much
+    memory, for a missing or malformed number, and for a box that ends before it begins or lies
+    outside the picture."""
     memory.require(str(path), path.stat().st_size * _BYTES_OF_XML)
     try:
         root = ET.fromstring(path.read_bytes())  # noqa: S314 (expat opens no other file and limits entities)
@@ -184,7 +190,8 @@ def _whole_number(form: re.Pattern[str], text: str | None, tag: str) -> int:
 def parse(line: str, where: str) -> tuple[str, list[Phrase]]:
     """The caption without its marks, and its phrases; a phrase without words has an empty text.
 
-    Raises InputError for a mark that is not closed, is inside another mark, or lacks its chain or type."""
+    Raises InputError for a mark that is not closed, is inside another mark, or lacks its chain or
+    type."""
     # In turn the text before a phrase, its chain, types and words; at the end the rest.
     pieces = _PHRASE.split(line)
     for piece in pieces[::4]:

@@ -26,13 +26,13 @@ _WRITTEN_EVERY = 50_000
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder. ``file`` is the path of a picture below it and its id as text. The number of a picture
-    depends on the path alone, so it stays when pictures are added or removed. All are of split test, in the order of
-    their paths.
+    """source: the folder. ``file`` is the path of a picture below it and its id as text. The number
+    of a picture depends on the path alone, so it stays when pictures are added or removed. All are
+    of split test, in the order of their paths.
 
-    Pictures are files with one of ``ENDINGS``. Hidden files and folders are skipped; links to folders, links out of the
-    folder and names that cannot be ids are left out and reported. Raises InputError for a source that is no folder or
-    has no picture."""
+    Pictures are files with one of ``ENDINGS``. Hidden files and folders are skipped; links to
+    folders, links out of the folder and names that cannot be ids are left out and reported. Raises
+    InputError for a source that is no folder or has no picture."""
     if not existing(source).is_dir():
         raise InputError(f"source {source} is no folder; format folder reads a folder of pictures")
     stamps, left_out = walked(source)
@@ -54,8 +54,9 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 
 
 def _readings(source: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
-    """The readings of all files. Those of usable files that did not change since an earlier call come from data/seen/,
-    where they are written from time to time and at the end, also after an interruption."""
+    """The readings of all files. Those of usable files that did not change since an earlier call
+    come from data/seen/, where they are written from time to time and at the end, also after an
+    interruption."""
     folder, settled = paths.picture_cache(source), time.time_ns() - _TICK_NS
     results = _recorded(folder, stamps)
     unread = sorted(stamps.keys() - results.keys())

@@ -1,8 +1,9 @@
 """Karpathy's layout: ``dataset_<name>.json`` beside a folder of images (Flickr8k, Flickr30k, COCO).
 
-Karpathy and Fei-Fei, "Deep Visual-Semantic Alignments for Generating Image Descriptions", CVPR 2015; its splits are
-those of VSE++, SCAN, HAL and L2RM. The caption is ``raw``; ``tokens`` is not read. The authors' repositories keep the
-first 5 captions of the COCO images that have 6 or 7: that is ``max_captions: 5``, while the default keeps all."""
+Karpathy and Fei-Fei, "Deep Visual-Semantic Alignments for Generating Image Descriptions", CVPR
+2015; its splits are those of VSE++, SCAN, HAL and L2RM. The caption is ``raw``; ``tokens`` is not
+read. The authors' repositories keep the first 5 captions of the COCO images that have 6 or 7: that
+is ``max_captions: 5``, while the default keeps all."""
 
 from pathlib import Path
 
@@ -40,9 +41,9 @@ class _Document:
 def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     """source: the json, or a folder with exactly one ``dataset_*.json``.
 
-    image_id is ``imgid`` and caption_id ``sentid``, numbers or text; without them, running numbers. Raises InputError
-    naming the entry for a field that is missing or of the wrong type, a repeated id or file name, an unknown split, a
-    sentence of another image."""
+    image_id is ``imgid`` and caption_id ``sentid``, numbers or text; without them, running numbers.
+    Raises InputError naming the entry for a field that is missing or of the wrong type, a repeated
+    id or file name, an unknown split, a sentence of another image."""
     document = _find(sources.existing(source))
     entries = parse(document, _Document).images
     if not any(entry.sentences for entry in entries):

@@ -1,5 +1,5 @@
-"""Parquet files with a row for each image: its bytes, plain or as on the Hugging Face hub, or its file's name, and its
-captions."""
+"""Parquet files with a row for each image: its bytes, plain or as on the Hugging Face hub, or its
+file's name, and its captions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,12 +22,12 @@ from vse_pipe.prepare.tables import caption_columns
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder of the files. ``file`` is the address of a cell, read in place, or the name of the picture
-    where the column has only names. Ids of images are those of ``image_id``, else running numbers; captions have
-    running numbers. A file without rows is left out.
+    """source: the folder of the files. ``file`` is the address of a cell, read in place, or the
+    name of the picture where the column has only names. Ids of images are those of ``image_id``,
+    else running numbers; captions have running numbers. A file without rows is left out.
 
-    Raises InputError naming file and row for a damaged file, a column that is missing or of another type, an unknown
-    split, a picture outside of ``source``."""
+    Raises InputError naming file and row for a damaged file, a column that is missing or of another
+    type, an unknown split, a picture outside of ``source``."""
     root, paths = files(source, params, ".parquet")
     assembly, cells = Assembly(root, out, in_shards=True), CaptionCells(params.separator)
     for path, split in track(iter(paths), len(paths), "reading Parquet files"):
@@ -63,8 +63,8 @@ def named(root: Path, paths: list[Path], image: str) -> Iterator[str]:
 
 
 def _rows(root: Path, file: Parquet, params: Params) -> Iterator[dict[str, Any]]:
-    """Yield captions, split, image_id and, where the column has names, file of the rows; the bytes of images are not
-    read."""
+    """Yield captions, split, image_id and, where the column has names, file of the rows; the bytes
+    of images are not read."""
     texts = caption_columns(file.schema.names, params.caption)
     expected = texts or ([params.caption] if isinstance(params.caption, str) else params.caption)
     for name in (params.image, *expected, *filter(None, (params.split, params.image_id))):
@@ -83,8 +83,8 @@ def _rows(root: Path, file: Parquet, params: Params) -> Iterator[dict[str, Any]]
 
 
 def _names_column(root: Path, file: Parquet, image: str) -> str | None:
-    """The column of the pictures' names, ``image`` or ``image.path``; None where it holds bytes: the first row has some,
-    or names no file. Raises InputError for a column of another type."""
+    """The column of the pictures' names, ``image`` or ``image.path``; None where it holds bytes:
+    the first row has some, or names no file. Raises InputError for a column of another type."""
     kind = file.schema.field(image).type
     if _is_text(kind):
         return image

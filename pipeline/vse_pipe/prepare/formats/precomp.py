@@ -1,7 +1,9 @@
-"""VSE++ and SCAN's precomputed features: ``<split>_ims.npy``, ``<split>_caps.txt``, optionally ``<split>_ids.txt``.
+"""VSE++ and SCAN's precomputed features: ``<split>_ims.npy``, ``<split>_caps.txt``, optionally
+``<split>_ids.txt``.
 
-The layout of Kiros et al. as VSE++, SCAN, SGRAF, NCR and L2RM read it. Differs from the authors' loaders: see
-``per_image``; and the development split is read completely (they cut it after 5000 captions)."""
+The layout of Kiros et al. as VSE++, SCAN, SGRAF, NCR and L2RM read it. Differs from the authors'
+loaders: see ``per_image``; and the development split is read completely (they cut it after 5000
+captions)."""
 
 import math
 from dataclasses import dataclass
@@ -35,12 +37,13 @@ class _Split:
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
-    """source: the folder. ``file`` is ``<split>_ims.npy#<row>`` and sha256 that of the stored bytes of the row.
+    """source: the folder. ``file`` is ``<split>_ims.npy#<row>`` and sha256 that of the stored bytes
+    of the row.
 
-    image_id is the number in ids.txt if every split has whole numbers without repetition, else a running number;
-    caption_id is a running number. Raises InputError for a missing, truncated or pickled file, captions and rows that
-    do not fit together, inferred captions per image that differ between splits, a caption that is not UTF-8,
-    repeated or missing ids."""
+    image_id is the number in ids.txt if every split has whole numbers without repetition, else a
+    running number; caption_id is a running number. Raises InputError for a missing, truncated or
+    pickled file, captions and rows that do not fit together, inferred captions per image that
+    differ between splits, a caption that is not UTF-8, repeated or missing ids."""
     sources.existing(source)
     splits = [_read_split(source, prefix, params, out) for prefix in params.prefixes]
     inferred = {split.per_image for split in splits if params.count(split.prefix) is None}
@@ -116,12 +119,14 @@ def _refuse_repeated(names: list[str], where: str) -> None:
 
 
 def per_image(captions: int, digests: np.ndarray, count: int | None, where: str) -> int:
-    """The captions of each image. captions: their number; digests: (rows, 32); count: that of the options, or None.
+    """The captions of each image. captions: their number; digests: (rows, 32); count: that of the
+    options, or None.
 
-    VSE++ and its descendants divide the number of a caption by 5 when the counts differ and never when they agree, so a
-    lost caption is not noticed and repeated rows count as images. Here the captions per image are captions / rows,
-    which must be whole. When the counts agree, they are the greatest common divisor of the lengths of runs of equal
-    rows, because two adjacent images may be equal. Raises InputError when nothing fits or the repetition is uneven."""
+    VSE++ and its descendants divide the number of a caption by 5 when the counts differ and never
+    when they agree, so a lost caption is not noticed and repeated rows count as images. Here the
+    captions per image are captions / rows, which must be whole. When the counts agree, they are the
+    greatest common divisor of the lengths of runs of equal rows, because two adjacent images may be
+    equal. Raises InputError when nothing fits or the repetition is uneven."""
     rows = len(digests)
     if captions == rows:
         count = count or _repetition(digests, where)

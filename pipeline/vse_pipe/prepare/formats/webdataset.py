@@ -19,12 +19,13 @@ from vse_pipe.prepare.source import Source
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder of the shards. ``file`` is the address of a member, read in place. The option ``ids`` chooses
-    the ids of images; captions have running numbers.
+    """source: the folder of the shards. ``file`` is the address of a member, read in place. The
+    option ``ids`` chooses the ids of images; captions have running numbers.
 
-    Keys must be unique within a shard. Other members (``.cls``, ``.npy``) are not read; samples without an image and
-    empty shards are left out. Raises InputError naming shard and key for a damaged shard, interleaved or repeated keys,
-    a sample with two images, a caption that is not UTF-8."""
+    Keys must be unique within a shard. Other members (``.cls``, ``.npy``) are not read; samples
+    without an image and empty shards are left out. Raises InputError naming shard and key for a
+    damaged shard, interleaved or repeated keys, a sample with two images, a caption that is not
+    UTF-8."""
     root, shards = files(source, params, ".tar")
     assembly, cells = Assembly(root, out, in_shards=True), CaptionCells(params.separator)
     for path, split in track(iter(shards), len(shards), "reading shards"):

@@ -19,8 +19,9 @@ _NUMBER_BYTES = 16
 
 
 def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
-    """The boxes of the file for each picture. Raises what ``read_boxes`` raises; InputError for a box without area or
-    outside its picture, for a picture without boxes, and for two pictures that ``by`` does not distinguish."""
+    """The boxes of the file for each picture. Raises what ``read_boxes`` raises; InputError for a
+    box without area or outside its picture, for a picture without boxes, and for two pictures that
+    ``by`` does not distinguish."""
     path = Path(params.path)
     names, boxes, scores = read_boxes(path, params.sha256)
     low = boxes[:, :2] - params.first_pixel
@@ -69,10 +70,12 @@ def _proposed(
 
 
 def read_boxes(path: Path, expected: str | None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """image: str (n,), boxes: float64 (n, 4) unchanged, scores: float64 (n,) or None. expected: sha256 of the file.
+    """image: str (n,), boxes: float64 (n, 4) unchanged, scores: float64 (n,) or None. expected:
+    sha256 of the file.
 
-    Raises MissingResource, IntegrityError for another digest, InputError with file and row, from 0, for a damaged file,
-    objects instead of numbers, no rows, columns of different lengths, numbers that are not finite."""
+    Raises MissingResource, IntegrityError for another digest, InputError with file and row, from 0,
+    for a damaged file, objects instead of numbers, no rows, columns of different lengths, numbers
+    that are not finite."""
     if not path.is_file():
         raise MissingResource(f"{path}: no such file of boxes")
     if expected is not None:

@@ -14,13 +14,13 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 class FileOptions(Strict):
     path: Annotated[str, Field(pattern=r"\.(npz|mat)$")]
-    """arrays ``image`` (n), ``boxes`` (n, 4) and optionally ``scores`` (n); without scores the first boxes are the
-    best"""
+    """arrays ``image`` (n), ``boxes`` (n, 4) and optionally ``scores`` (n); without scores the
+    first boxes are the best"""
     sha256: Digest | None = None
     """required digest of that file"""
     by: Literal["stem", "file", "image_id"] = "stem"
-    """meaning of ``image``: the picture's file name without folder and ending, ``file`` of images.parquet, or the image
-    id"""
+    """meaning of ``image``: the picture's file name without folder and ending, ``file`` of
+    images.parquet, or the image id"""
     form: Literal["corners", "sizes"] = "corners"
     """of a box: x1, y1, x2, y2 with both corners inside, or x, y, width, height"""
     first_pixel: Literal[0, 1] = 0

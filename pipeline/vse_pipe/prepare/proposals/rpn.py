@@ -12,12 +12,12 @@ from vse_pipe.prepare.regions import Picture, Proposed, Proposer
 
 
 def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
-    """The proposals in the order of their objectness, after the network's own suppression (rpn_nms_thresh, 0.7), in
-    float32. Source: Ren et al., Faster R-CNN, NeurIPS 2015; differs: a feature pyramid, and torchvision's weights for
-    COCO.
+    """The proposals in the order of their objectness, after the network's own suppression
+    (rpn_nms_thresh, 0.7), in float32. Source: Ren et al., Faster R-CNN, NeurIPS 2015; differs: a
+    feature pyramid, and torchvision's weights for COCO.
 
-    device: as of ``vse_pipe.core.devices.resolve_device``; the boxes of a device are always the same. Raises as that
-    function and ``detector.build``."""
+    device: as of ``vse_pipe.core.devices.resolve_device``; the boxes of a device are always the
+    same. Raises as that function and ``detector.build``."""
     sizes = params.shorter, params.longer
     where = devices.resolve_device(device)
     network, _ = detector.build(params.detector, params, params.detector_args, sizes, seed)

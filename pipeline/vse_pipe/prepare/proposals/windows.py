@@ -9,15 +9,18 @@ import numpy as np
 from vse_pipe.prepare.proposals.options import WindowsOptions as Params
 from vse_pipe.prepare.regions import Picture, Proposed, Proposer
 
-# Bounds of the step in multiples of a window's side: windows on every pixel, and a single window in any picture.
+# Bounds of the step in multiples of a window's side: windows on every pixel, and a single window in
+# any picture.
 _FINEST, _COARSEST, _HALVINGS = 1e-6, 1e6, 60
 
 
 def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
-    """Windows of each scale and ratio in even rows and columns from edge to edge; a single window is in the middle.
+    """Windows of each scale and ratio in even rows and columns from edge to edge; a single window
+    is in the middle.
 
-    The step between windows is the same share of their side for all, the smallest with at most ``count`` windows. When
-    a window of each kind is already more, the first are taken, scale by scale. Pictures are not read; all scores are 0.
+    The step between windows is the same share of their side for all, the smallest with at most
+    ``count`` windows. When a window of each kind is already more, the first are taken, scale by
+    scale. Pictures are not read; all scores are 0.
     """
     return partial(_windows, params, count)
 

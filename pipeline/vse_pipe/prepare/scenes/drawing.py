@@ -142,11 +142,13 @@ FOLDER = "images"
 
 
 def render(out: Path, params: ShapesOptions, seed: int) -> Source:
-    """Write ``out/images/<split>_<number>.png`` and return the tables of images, captions and, if wanted, phrases.
+    """Write ``out/images/<split>_<number>.png`` and return the tables of images, captions and, if
+    wanted, phrases.
 
-    ``file`` is relative to ``out/images``; images are numbered from 1 through train, val and test. Each split has its
-    own generators, so its scenes do not depend on the sizes of other splits, and a near duplicate copies a scene of its
-    split. The chain of a phrase is the number of its figure, from 1; its type is the shape of the figure."""
+    ``file`` is relative to ``out/images``; images are numbered from 1 through train, val and test.
+    Each split has its own generators, so its scenes do not depend on the sizes of other splits, and
+    a near duplicate copies a scene of its split. The chain of a phrase is the number of its figure,
+    from 1; its type is the shape of the figure."""
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     image_rows: list[tuple] = []

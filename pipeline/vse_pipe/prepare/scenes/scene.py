@@ -1,8 +1,8 @@
 """A scene of one to four figures on a background, and true captions of it.
 
-Coordinates and lengths are fractions of the image side; x grows to the right and y grows downwards. Most captions are
-true of other scenes too. A caption with few details fits many images, which makes hubs; near duplicates differ only in
-the captions that mention the change."""
+Coordinates and lengths are fractions of the image side; x grows to the right and y grows downwards.
+Most captions are true of other scenes too. A caption with few details fits many images, which makes
+hubs; near duplicates differ only in the captions that mention the change."""
 
 import math
 from collections import Counter
@@ -134,10 +134,11 @@ def place(figure: Figure) -> str | None:
 
 
 def relations(a: Figure, b: Figure) -> list[str]:
-    """The relations of ``a`` to ``b``: ``left of``/``right of``/``above``/``below`` along the longer axis, and ``next
-    to``.
+    """The relations of ``a`` to ``b``: ``left of``/``right of``/``above``/``below`` along the
+    longer axis, and ``next to``.
 
-    The list is never empty: two figures that are too close for the first four are near each other."""
+    The list is never empty: two figures that are too close for the first four are near each
+    other."""
     across, down = a.x - b.x, a.y - b.y
     names = []
     if abs(across) >= max(_CLEAR, abs(down)):
@@ -171,9 +172,11 @@ def sample_scene(rng: np.random.Generator) -> Scene:
 
 
 def near_duplicate(scene: Scene, rng: np.random.Generator) -> Scene:
-    """``scene`` with a single change: a figure's colour, shape or size, two figures swapped, or the background.
+    """``scene`` with a single change: a figure's colour, shape or size, two figures swapped, or the
+    background.
 
-    A figure grows only if it has room; if the drawn change is not possible, a colour changes instead."""
+    A figure grows only if it has room; if the drawn change is not possible, a colour changes
+    instead."""
     index = int(rng.integers(len(scene.figures)))
     figure = scene.figures[index]
     change = pick(rng, ("colour", "shape", "size", "swap", "pattern"))
@@ -243,9 +246,9 @@ _Parts = list[str | Mention]
 
 
 def describe(scene: Scene, count: int, vague: float, rng: np.random.Generator) -> dict[str, list[Mention]]:
-    """``count`` different captions, each vague with probability ``vague``; lower case, no full stop. Each has its
-    phrases that name a single figure, also if they would fit others; phrases of several figures or the background have
-    none."""
+    """``count`` different captions, each vague with probability ``vague``; lower case, no full
+    stop. Each has its phrases that name a single figure, also if they would fit others; phrases of
+    several figures or the background have none."""
     captions: dict[str, list[Mention]] = {}
     while len(captions) < count:
         captions.setdefault(*_joined(_caption(scene, vague, rng)))

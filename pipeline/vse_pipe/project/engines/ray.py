@@ -1,4 +1,5 @@
-"""Engine ``ray``: worker processes of a Ray cluster, on this machine or on many. Needs the extra ``ray``.
+"""Engine ``ray``: worker processes of a Ray cluster, on this machine or on many. Needs the extra
+``ray``.
 
 Workers compute, this process puts together and writes: there is one writer, and a worker that
 outlives it can do no harm. What is computed is sent once for all workers of a node, with its arrays
@@ -26,7 +27,8 @@ from vse_pipe.core.errors import PipelineError, UsageError, first_line, missing_
 from vse_pipe.core.workers import Stream
 from vse_pipe.project.engines.options import LOCAL, EngineParams
 
-# Blocks of each worker: it computes one while another waits, so that it never waits for this process.
+# Blocks of each worker: it computes one while another waits, so that it never waits for this
+# process.
 _IN_FLIGHT = 2
 # Blocks a worker at least, so that all end at about the same time.
 _BLOCKS = 4
@@ -41,9 +43,9 @@ _MIB = 1 << 20
 
 @contextlib.contextmanager
 def opened(params: EngineParams, device: str) -> Iterator[None]:
-    """``workers.run_parts`` asks workers that are started when it is first called, and end here. device: of each of
-    them, as the command line names it. Raises MissingResource without Ray, UsageError for one GPU of many, which Ray
-    deals out itself."""
+    """``workers.run_parts`` asks workers that are started when it is first called, and end here.
+    device: of each of them, as the command line names it. Raises MissingResource without Ray,
+    UsageError for one GPU of many, which Ray deals out itself."""
     if device.startswith("cuda:"):
         raise UsageError(f"--device {device} and engine ray exclude each other: Ray gives each worker a GPU; give cuda")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -59,8 +61,9 @@ def opened(params: EngineParams, device: str) -> Iterator[None]:
 
 
 class RayPool:
-    """As ``workers.Pool``. A worker that dies is started again, twice at most, and what it had to do is done again; it
-    has as many threads as this process, on which the last bits of a result may depend."""
+    """As ``workers.Pool``. A worker that dies is started again, twice at most, and what it had to
+    do is done again; it has as many threads as this process, on which the last bits of a result may
+    depend."""
 
     def __init__(self, ray: ModuleType, params: EngineParams, device: str) -> None:
         self._ray, self._params, self._device = ray, params, device
@@ -71,8 +74,9 @@ class RayPool:
         return self._params.workers
 
     def block(self, parts: Iterable[Any], cost: int) -> int:
-        """Parts that a worker gets at once: as many as fit its memory, and no more than leave all workers something to
-        do; one where nobody knows what a part takes. Raises UsageError where the memory is too little for one."""
+        """Parts that a worker gets at once: as many as fit its memory, and no more than leave all
+        workers something to do; one where nobody knows what a part takes. Raises UsageError where
+        the memory is too little for one."""
         room = self._params.memory * _MIB
         if cost > room:
             raise UsageError(
@@ -83,8 +87,8 @@ class RayPool:
         return max(1, min(room // cost, share)) if cost else 1
 
     def run(self, stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
-        """Raises what a worker raises, UsageError for too little memory, and PipelineError when a worker does not
-        start, cannot be kept alive or is another installation than this."""
+        """Raises what a worker raises, UsageError for too little memory, and PipelineError when a
+        worker does not start, cannot be kept alive or is another installation than this."""
         size, rest = self.block(parts, cost), iter(parts)
         with self._errors():
             if not self._actors:
@@ -142,10 +146,11 @@ class _Worker:
         self.stream: Any = None
 
     def run(self, program: list, parts: list) -> list:
-        """The results of ``parts``. program: the reference to the stream, in a list so that Ray leaves it one."""
+        """The results of ``parts``. program: the reference, in a list for Ray."""
         import torch
 
-        # Here and not in the constructor: what goes wrong there comes back as the death of the worker.
+        # Here and not in the constructor: what goes wrong there comes back as the death of the
+        # worker.
         if program[0] != self.program:
             self._prepare(program[0])
         with torch.inference_mode():
@@ -178,7 +183,8 @@ def _installed() -> str:
 def _connect(ray: ModuleType, params: EngineParams, threads: int) -> None:
     options = {}
     if params.address == LOCAL:
-        # Whoever reaches Ray's ports can run code: a cluster of our own listens to this machine alone.
+        # Whoever reaches Ray's ports can run code: a cluster of our own listens to this machine
+        # alone.
         options = {"num_cpus": params.workers * threads, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     terminated = signal.getsignal(signal.SIGTERM)
     try:
@@ -190,7 +196,7 @@ def _connect(ray: ModuleType, params: EngineParams, threads: int) -> None:
 
 
 def _placed(array: np.memmap) -> tuple | np.ndarray:
-    """The place of a memory map in its file, for ``_mapped``; a copy for a view, whose offset is unknown."""
+    """The place of a memory map in its file, for ``_mapped``; a copy for a view."""
     if not isinstance(array.base, mmap.mmap) or array.filename is None:
         return np.array(array)
     order = "C" if array.flags.c_contiguous else "F"

@@ -1,4 +1,4 @@
-"""The names of criteria in ``grid.inferences``: a member of the family, or ``rescoring+matching``."""
+"""The names in ``grid.inferences``: a member, or ``rescoring+matching``."""
 
 from vse_pipe.core.errors import UnknownMember
 from vse_pipe.project.registry import INFERENCES

@@ -25,7 +25,7 @@ def read_document(path: Path) -> dict:
 
 
 def with_overrides(content: dict, overrides: list[str], name: str) -> dict:
-    """Set ``KEY=VALUE`` pairs in ``content``, values read as YAML. Raises UsageError on a malformed one."""
+    """Set ``KEY=VALUE`` pairs, values read as YAML. Raises UsageError for a malformed one."""
     for text in overrides:
         address, separator, value = text.partition("=")
         if not separator or not address:
@@ -61,7 +61,7 @@ def plain(value: Any) -> Any:
 
 
 def _keys(content: object, address: str) -> list[str]:
-    """The keys of an address. A run's name may contain dots, so the longest existing key is taken."""
+    """The keys of an address: the longest existing ones, for names may have dots."""
     parts, keys = address.split("."), []
     while parts:
         mapping = content if isinstance(content, dict) else {}

@@ -1,4 +1,4 @@
-"""New values in the text of a YAML document. Other sections stay as they are, and a changed one keeps its comments."""
+"""New values in a YAML text. Other sections and all comments stay."""
 
 import io
 import re
@@ -30,7 +30,7 @@ def edited(text: str, content: dict) -> str:
 
 
 def _sections(text: str, content: dict) -> Iterator[str]:
-    """The text of each section; comments and empty lines below a section stand above the next one."""
+    """The text of each section; comments below a section belong to the next one."""
     old: Any = parse_yaml(text)
     head, *sections = _SECTION.split(text) if old else [text]
     yield head
@@ -51,7 +51,7 @@ def _sections(text: str, content: dict) -> Iterator[str]:
 
 
 def _assign(parent: Any, key: object, new: Any) -> None:
-    """Sets an entry; of two mappings with their common keys first and in one order, only the entries that differ."""
+    """Sets an entry; of mappings alike in keys and order only what differs."""
     old = parent.get(key)
     common = [name for name in old if name in new] if isinstance(old, dict) and isinstance(new, dict) else []
     if not common or list(new)[: len(common)] != common:

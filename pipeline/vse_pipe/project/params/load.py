@@ -24,10 +24,11 @@ Check = Callable[[schema.Root], Iterable[Problem]]
 
 
 def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", further: Iterable[Check] = ()) -> Params:
-    """The typed params.yaml. Raises ParamsError with every problem of its form, or else of its entries.
+    """The typed params.yaml. Raises ParamsError with every problem of its form, or else of its
+    entries.
 
-    overrides: ``["train.lr=1e-4"]``, for this call only; shown_as: the file's name in messages; further: checks by
-    higher rooms.
+    overrides: ``["train.lr=1e-4"]``, for this call only; shown_as: the file's name in messages;
+    further: checks by higher rooms.
     """
     file = shown_as or path.name
     root = _validated(schema.Root, with_overrides(read_document(path), overrides or [], file), file)
@@ -44,8 +45,9 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
 
 
 def load_measuring(overrides: list[str]) -> tuple[schema.EvaluateParams, dict[str, Strict], int, EngineParams]:
-    """Parameters of evaluate, of the criteria in ``overrides`` by name, the seed and the engine, without params.yaml:
-    the defaults changed by ``["evaluate.ties=optimistic"]``. Raises ParamsError with every problem."""
+    """Parameters of evaluate, of the criteria in ``overrides`` by name, the seed and the engine,
+    without params.yaml: the defaults changed by ``["evaluate.ties=optimistic"]``. Raises
+    ParamsError with every problem."""
     root = _validated(schema.Measuring, with_overrides({}, overrides, "the command line"), "--set")
     text = "names data sets, and vectors from files are of none; give the file alone"
     named = [(("evaluate", key), text) for key in root.evaluate.by_dataset]
@@ -99,7 +101,7 @@ def _params(root: schema.Root, runs: dict[str, Run]) -> Params:
 
 
 def _seeds(name: str, node: RunNode | NoiseNode, seed: int) -> dict[str, int]:
-    """The seed of each model of a run, or of each draw of a noise, by its name; ``seed`` without seeds of its own."""
+    """The seed of each model of a run, or draw of a noise; ``seed`` without seeds."""
     return {name: seed} if node.seeds is None else {paths.seed_run(name, each): each for each in node.seeds}
 
 
@@ -115,7 +117,7 @@ def _inference(root: schema.Root) -> dict[str, Strict]:
 
 
 def _runs(root: schema.Root) -> tuple[dict[str, Run], list[Problem]]:
-    """A run for each model, and problems of values of a run that do not fit its members or training."""
+    """A run for each model, and problems of values that do not fit members or training."""
     problems: list[Problem] = []
     runs = {}
     for name, node in root.runs.items():
@@ -128,7 +130,7 @@ def _runs(root: schema.Root) -> tuple[dict[str, Run], list[Problem]]:
 
 
 def _run(root: schema.Root, node: RunNode, place: tuple[str, ...], problems: list[Problem]) -> Run:
-    """The run with its members and training; what cannot be read is None and adds to ``problems``."""
+    """The run with its members; what cannot be read is None and adds to ``problems``."""
 
     def merged(read: Callable[[dict], Any], shared: dict, changes: dict, *keys: str) -> Any:
         try:

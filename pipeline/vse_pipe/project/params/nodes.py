@@ -1,5 +1,5 @@
-"""The named entries of params.yaml that are stages of their own: data sets, features, texts, noises, teachers, runs.
-The docstring under a field explains its key."""
+"""The named entries of params.yaml that are stages of their own: data sets, features, texts,
+noises, teachers, runs. The docstring under a field explains its key."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, Self
@@ -40,8 +40,8 @@ Seeds = Annotated[list[Seed], Field(min_length=1), DISTINCT]
 class EntryName:
     """Metadata of a field whose value, or each of its values, names an entry of params.yaml.
 
-    kind: the word in messages; entries: attribute of ``Root`` with the entries by name; of_dataset: the entry must
-    belong to the same data set; besides: another value.
+    kind: the word in messages; entries: attribute of ``Root`` with the entries by name; of_dataset:
+    the entry must belong to the same data set; besides: another value.
     """
 
     kind: str
@@ -94,7 +94,7 @@ class OpenNode(Strict):
 
 
 class Dataset(OpenNode):
-    """datasets.<name>: a data set and the format it is read with. Further keys are the options of the format."""
+    """datasets.<name>: a data set and its format, whose options are further keys."""
 
     _family = registry.FORMATS
     _key = "format"
@@ -104,16 +104,16 @@ class Dataset(OpenNode):
     source: str
     """their place, relative to the project or absolute"""
     on_error: OnError = "fail"
-    """at images that are missing or do not decode, ``prepare`` and ``extract`` stop, or list them and leave them out"""
+    """at missing or damaged images ``prepare`` and ``extract`` stop, or leave them out"""
     memory: PositiveInt = 4096
     """MiB of captions, and of pictures in Parquet files, while ``prepare`` reads them"""
     decisions: str | None = None
-    """decisions.csv about images, captions, duplicates, leaks, and pairs of val and test, relative to the project or
-    absolute; it may change at any time"""
+    """decisions.csv about images, captions, duplicates, leaks, and pairs of val and test, relative
+    to the project or absolute; it may change at any time"""
 
 
 class FeatureSet(OpenNode):
-    """features.<name>: one feature file of one data set. Further keys are the options of the backbone."""
+    """features.<name>: a feature file of a data set. Further keys: of the backbone."""
 
     _family = registry.BACKBONES
     _key = "backbone"
@@ -125,12 +125,12 @@ class FeatureSet(OpenNode):
     on_error: OnError | None = None
     """stop at the first unreadable image, or record it and go on; null: as the data set says"""
     max_errors: NonNegativeFloat = 0.01
-    """images that may be left out beside those that ``prepare`` lists: a number, or below 1 a share (rounded up)"""
+    """images left out beside those of ``prepare``: a number, or below 1 a share"""
 
 
 class TextSet(OpenNode):
-    """texts.<name>: what the text encoders read of the captions of one data set, token ids or one vector each.
-    Further keys are the options of the method."""
+    """texts.<name>: what the text encoders read of the captions of one data set, token ids or one
+    vector each. Further keys are the options of the method."""
 
     _family = registry.TEXT_FEATURES
     _key = "method"
@@ -142,8 +142,8 @@ class TextSet(OpenNode):
 
 
 class NoiseNode(OpenNode):
-    """noises.<name>: the pairs of one data set, with or without injected mismatches. Further keys are the options
-    of the protocol."""
+    """noises.<name>: the pairs of one data set, with or without injected mismatches. Further keys
+    are the options of the protocol."""
 
     _family = registry.PROTOCOLS
     _key = "protocol"
@@ -155,8 +155,8 @@ class NoiseNode(OpenNode):
     seed: Seed | None = None
     """of the draw; null: the project's"""
     seeds: Seeds | None = None
-    """one draw a seed, for runs with seeds among these: the model of a seed learns from the draw of this seed, so that
-    intervals hold the chance of the draw too"""
+    """one draw a seed, for runs with seeds among these: the model of a seed learns from the draw of
+    this seed, so that intervals hold the chance of the draw too"""
 
     @field_validator("seeds")
     @classmethod
@@ -167,14 +167,14 @@ class NoiseNode(OpenNode):
 
 
 class TeacherNode(Strict):
-    """teachers.<name>: pairs of one data set, with a trained run whose similarities runs on them are drawn to."""
+    """teachers.<name>: pairs of a data set, with the similarities of a trained run."""
 
     dataset: DatasetName
     """a name under datasets"""
     noise: Annotated[str, EntryName("noise", "pairs", of_dataset=True)]
     """a noise, whose pairs these are, or another teacher, which teaches as well"""
     run: Annotated[str, EntryName("run", "models", of_dataset=True)]
-    """a run that compares by cosine and has embedded train; a run with seeds stands for all its models"""
+    """a run that compares by cosine and has embedded train; all its seeds"""
     weight: PositiveFloat = 1.0
     """of its cosines in the mean over all teachers; only proportions count"""
 
@@ -206,13 +206,13 @@ class RunNode(Strict):
     sampler: Annotated[str, registry.SAMPLERS.member] = "captions"
     """member that makes the batches"""
     row: str | None = None
-    """row of a paper's table that this run repeats, such as ``hal-aaai2020 2.12``; the report shows both"""
+    """row of a paper, such as ``hal-aaai2020 2.12``; the report shows both figures"""
     options: dict[FamilyKey, dict] = Field(default_factory=dict)
     """options of this run's members by family, such as ``{loss: {gamma: 60}}``"""
     train: dict = Field(default_factory=dict)
     """values that override the section train"""
     seeds: Seeds | None = None
-    """one model a seed, such as ``[1, 2, 3]``, reported as mean and spread; null: one model of the project's seed"""
+    """one model a seed, such as ``[1, 2, 3]``, as mean and spread; null: one model"""
     model: str | None = None
     """folder written by ``vse-pipe pack``; ``train`` takes its model and trains nothing"""
     sha256: Digest | None = None

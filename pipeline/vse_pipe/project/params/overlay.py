@@ -13,7 +13,8 @@ from vse_pipe.project.params.load import Check, load
 FOLDER = Path(__file__).parent / "overlays"
 # The folder of code in a clone, and the format whose source is code.
 _CODE, _RENDERED = "pipeline", "shapes"
-# Sections of named entries. An entry is replaced completely: old options may not exist in the new members.
+# Sections of named entries. An entry is replaced completely: old options may not exist in the new
+# members.
 NODES = ("datasets", "features", "texts", "noises", "teachers", "runs", "ensembles", "transfers")
 
 
@@ -31,11 +32,13 @@ def find(overlay: str) -> Path:
 
 
 def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Check] = ()) -> None:
-    """Write ``overlay`` and then ``overrides`` into ``params``, if the result is valid. Other lines stay.
+    """Write ``overlay`` and then ``overrides`` into ``params``, if the result is valid. Other lines
+    stay.
 
-    Nodes are merged by name and other sections by key. Sections under ``replace`` keep only entries of the overlay;
-    ``replace: nodes`` means all sections of nodes. further: as for ``load``. In a project without code, the source of
-    rendered data is the file with the package's version, which DVC watches.
+    Nodes are merged by name and other sections by key. Sections under ``replace`` keep only entries
+    of the overlay; ``replace: nodes`` means all sections of nodes. further: as for ``load``. In a
+    project without code, the source of rendered data is the file with the package's version, which
+    DVC watches.
     """
     source = find(overlay)
     changes = read_document(source)
@@ -60,7 +63,7 @@ def add(params: Path, changes: dict[str, dict], further: Iterable[Check] = ()) -
 
 
 def edit(params: Path, overrides: list[str], further: Iterable[Check] = ()) -> None:
-    """Write ``overrides`` into ``params``, if the result is valid. Other lines stay. further: as for ``load``."""
+    """Write ``overrides``, if valid, into ``params``. further: as for ``load``."""
     content = read_document(params)
     _write(params, with_overrides(content, overrides, params.name), further)
 
@@ -106,8 +109,8 @@ def _replaced(value: object, name: str) -> tuple[str, ...]:
 
 
 def _forget_runs(content: dict) -> None:
-    """Remove entries that name removed runs. Teachers, ensembles, transfers and lists of runs stay empty, because
-    dvc.yaml reads them."""
+    """Remove entries that name removed runs. Teachers, ensembles, transfers and lists of runs stay
+    empty, because dvc.yaml reads them."""
     content |= {section: {} for section in ("teachers", "ensembles", "transfers")}
     if isinstance(content.get("report"), dict):
         content["report"].pop("sweeps", None)

@@ -1,4 +1,5 @@
-"""Checks between the entries of params.yaml: the names in them, what they share, and members that do not fit together.
+"""Checks between the entries of params.yaml: the names in them, what they share, and members that
+do not fit together.
 
 A check yields the problems of a file whose single values are right.
 """
@@ -161,7 +162,7 @@ def _texts(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
 
 
 def _training(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
-    """A scheme without its teacher, which a packed model does not need, or with encoders that it does not train."""
+    """A scheme without its teacher, or with encoders that it does not train."""
     scheme, has_teacher = registry.SCHEMES.traits(run.scheme), run.noise in root.teachers
     if run.model is None and scheme.teacher and not has_teacher:
         yield "scheme", f"scheme '{run.scheme}' learns from a teacher; name an entry of teachers as noise"
@@ -189,7 +190,7 @@ def _fragments(run: RunNode) -> Iterator[tuple[str, str]]:
 
 
 def _networks(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
-    """Problems of encoders that hold the network behind the run's features, which is another one or none."""
+    """Problems of encoders that hold another network than that of the features."""
     backbone = root.features[run.features].backbone.name
     for key in ("image", "text"):
         able = RUN_FAMILIES[key].traits(getattr(run, key)).backbones

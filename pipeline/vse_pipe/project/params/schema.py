@@ -50,7 +50,7 @@ class TrainParams(Strict):
     lr: PositiveFloat = 2e-4
     """highest learning rate"""
     schedule: Literal["steps", "cosine"] = "steps"
-    """``steps``: a tenth every ``lr_update`` epochs; ``cosine``: half a cosine over all epochs, with every step"""
+    """``steps``: a tenth every ``lr_update`` epochs; ``cosine``: half a cosine in all"""
     lr_update: PositiveInt = 15
     """for ``steps``: epochs between two falls"""
     final: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -64,7 +64,7 @@ class TrainParams(Strict):
     average: Annotated[float, Field(gt=0, lt=1)] | None = None
     """decay of a moving average of the weights, such as 0.999, which replaces them; null: none"""
     patience: PositiveInt | None = None
-    """epochs without a rise of validation rsum after which training ends; null: it always runs ``epochs``"""
+    """epochs without a rise of validation rsum before training ends; null: never"""
     grad_clip: PositiveFloat = 2.0
     """largest norm of all gradients together"""
     embed_size: Width = 1024
@@ -74,14 +74,14 @@ class TrainParams(Strict):
     mask_same_image: bool = False
     """captions of one image are no negatives of each other"""
     same_text: bool = False
-    """captions that read alike are one text that matches all their images; phrases of regions always are"""
+    """captions that read alike match all their images; phrases of regions always do"""
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
-    """bfloat16 computes the products of a step in bfloat16 (autocast); tf32, of NVIDIA GPUs, rounds their factors to 10
-    bits; weights stay float32"""
+    """bfloat16 computes the products of a step in bfloat16 (autocast); tf32, of NVIDIA GPUs, rounds
+    their factors to 10 bits; weights stay float32"""
     chunk: NonNegativeInt = 0
-    """pairs encoded at once: less memory by gradient caching, for a second forward pass; 0: the whole batch"""
+    """pairs encoded at once (gradient caching: less memory, more time); 0: the batch"""
     processes: PositiveInt = 1
-    """processes of this machine that train one run, on a GPU each where possible; same result up to rounding"""
+    """processes that train one run, on a GPU each if possible; equal up to rounding"""
     stop_when_dead: bool = True
     """ends a run with status 1 when validation is at chance and no gradient is left"""
 
@@ -102,8 +102,8 @@ class EnsembleNode(Strict):
     """ensembles.<name>: runs of one data set that are evaluated as one model."""
 
     runs: Annotated[list[str], EntryName("run", "models", besides=BM25), Field(min_length=1), DISTINCT]
-    """names under runs; a run with seeds stands for all its models; ``bm25`` ranks by words, where images have several
-    captions"""
+    """names under runs; a run with seeds stands for all its models; ``bm25`` ranks by words, where
+    images have several captions"""
     weights: list[NonNegativeFloat] | None = None
     """proportions of the models whose scores are joined, in the order of ``runs``; null: equal"""
     rule: Rule = "mean"
@@ -165,32 +165,33 @@ class EvaluateParams(Strict):
     fold_size: PositiveInt = 1000
     """images of a fold"""
     ties: Literal["pessimistic", "optimistic"] = "pessimistic"
-    """place of a correct item that scores like wrong ones: the last, the mean or the first of them"""
+    """place of a correct item that scores like wrong ones: the last or the first"""
     bank: str = "test"
-    """queries that correct hubs: ``test``, the ranked ones (transductive, the papers' protocol); inductive: ``train``
-    or ``val`` of the run, or a folder with images.parquet and captions.parquet of the same model"""
+    """queries that correct hubs: ``test``, the ranked ones (transductive, the papers' protocol);
+    inductive: ``train`` or ``val`` of the run, or a folder with images.parquet and captions.parquet
+    of the same model"""
     recall: list[PositiveInt] = Field(default_factory=lambda: [1, 5, 10])
     """K of R@K; 1, 5 and 10 are always measured, matchings have no others"""
     ndcg: list[PositiveInt] = Field(default_factory=lambda: [10])
     """K of nDCG@K; 10 is always measured"""
     judgements: str | dict[str, str] | None = None
-    """file of image_id, caption_id and grade by people, from the project's root, measured beside recall; for several
-    data sets a mapping from name to file"""
+    """file of image_id, caption_id and grade by people, from the project's root, measured beside
+    recall; for several data sets a mapping from name to file"""
     correct_above: NonNegativeFloat = 0.0
-    """pairs of a larger mean grade in ``judgements``, or of a larger relevance for ``--trec-run``, are correct"""
+    """pairs of a larger mean grade in ``judgements`` or ``--trec-run`` are correct"""
     labels: str | dict[str, str] | None = None
-    """file of image_id and label, such as objects in a picture, for PMRP; or a mapping as for ``judgements``"""
+    """file of image_id and label, such as objects, for PMRP; or a mapping"""
     by: str | None = None
-    """column that groups the queries, with figures of each: of captions.parquet, ``length`` (words), or of ``groups``"""
+    """column that groups queries: of captions.parquet, ``length``, or of ``groups``"""
     groups: str | dict[str, str] | None = None
-    """file of caption_id and further columns for ``by``, such as a language; or a mapping as for ``judgements``"""
+    """file of caption_id and columns for ``by``, such as a language; or a mapping"""
     sha256: dict[str, Digest] = Field(default_factory=dict)
     """required digests of the files of ``judgements``, ``labels`` and ``groups``, by path"""
     tune: bool = False
     """chooses the criteria's parameters on val"""
     calibrate: Literal["none", "isotonic"] = "none"
-    """method that fits the probability of a match to scores on val and measures it on ``split``; for ``none``,
-    ``search`` takes ``isotonic``"""
+    """method that fits the probability of a match to scores on val and measures it on ``split``;
+    for ``none``, ``search`` takes ``isotonic``"""
     memory: PositiveInt = 4096
     """MiB of scores and working copies, and of the content of ``--images`` and the like"""
     resamples: NonNegativeInt = 1000
@@ -218,7 +219,7 @@ class EmbedParams(Strict):
     splits: Annotated[list[Literal["train", "val", "test", "proposal"]], Field(min_length=1)] | None = None
     """splits to embed; null: all, or val and test for models that compare fragments"""
     dim: PositiveInt | None = None
-    """only the first dimensions of each vector, scaled to length 1, as scheme ``matryoshka`` trains them; null: all"""
+    """only the first dimensions of vectors, as ``matryoshka`` trains them; null: all"""
     memory: PositiveInt = 4096
     """MiB of vectors in memory; another size can change last bits of captions"""
 
@@ -245,7 +246,7 @@ class SweepNode(Strict):
     """report.sweeps.<name>: runs that differ in one value, drawn against it."""
 
     x: str
-    """address of the value inside a run, such as ``loss.k`` or ``train.batch_size``; ``epoch`` draws learning curves"""
+    """address inside a run, such as ``loss.k``; ``epoch`` draws learning curves"""
     runs: Annotated[list[str], EntryName("run", "models"), Field(min_length=1), DISTINCT]
     """points, or lines of the curves"""
     baselines: Annotated[list[str], EntryName("run", "models"), DISTINCT] = Field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Values of runs by address, such as ``loss.margin``, against which ``report.sweeps`` draws figures."""
+"""Values of runs by address, such as ``loss.margin``, for ``report.sweeps``."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -14,7 +14,7 @@ _NODES = {"dataset": "datasets", "features": "features", "texts": "texts", "nois
 
 
 def value(params: Params, run: str, x: str) -> int | float:
-    """The number at ``x`` in a run, for sweeps without problems. Raises KeyError where it is missing."""
+    """The number at ``x`` in a run. Raises KeyError where it is missing."""
     return _values(params, _first(params, run))[x]
 
 
@@ -42,7 +42,7 @@ def _objection(params: Params, run: str, x: str) -> str | None:
 
 
 def _values(params: Params, run: Run) -> dict[str, Any]:
-    """{address: value} of a run: ``{"loss.margin": 0.2, "noise.rate": 0.0, "train.lr": 0.0005, ...}``."""
+    """{address: value} of a run: ``{"loss.margin": 0.2, "train.lr": 0.0005, ...}``."""
     values: dict[str, Any] = {}
     for field in fields(run):
         part = getattr(run, field.name)

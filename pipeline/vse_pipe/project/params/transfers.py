@@ -12,7 +12,7 @@ Groups = dict[str, tuple[str, ...]]
 
 
 def expanded(nodes: dict[str, TransferNode], groups: Groups) -> tuple[dict[str, TransferNode], Groups]:
-    """A transfer for each model, and the names for a run with seeds: ``max_on_mine/1`` of ``max/1``."""
+    """A transfer for each model: ``max_on_mine/1`` of ``max/1``, and their names."""
     transfers: dict[str, TransferNode] = {}
     repeated: Groups = {}
     for name, node in nodes.items():
@@ -75,7 +75,7 @@ def _matching_features(params: Params, node: TransferNode) -> list[str]:
 
 
 def completed(params: Params) -> Params:
-    """``params`` with the features and the bank that transfers leave open, for params without problems."""
+    """``params`` with the features and the bank that transfers leave open."""
     transfers = {}
     for name, node in params.transfers.items():
         features = node.features or _matching_features(params, node)[0]

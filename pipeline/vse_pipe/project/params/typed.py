@@ -32,9 +32,11 @@ class GivenModel:
 
 @dataclass(frozen=True)
 class Run:
-    """One model. The members have the parameters of their sections, overridden by the run's ``options``.
+    """One model. The members have the parameters of their sections, overridden by the run's
+    ``options``.
 
-    seed: of first weights, order of batches, dropout and crops. model: replaces the training, if not None.
+    seed: of first weights, order of batches, dropout and crops. model: replaces the training, if
+    not None.
     """
 
     dataset: str
@@ -57,9 +59,10 @@ class Run:
 class Params:
     """params.yaml, typed. inference: by criterion, without composite names.
 
-    runs: by model, so that a run with seeds is ``max/1``, ``max/2``, ...; groups: these names for each run with seeds
-    and each of its transfers. transfers: by model too, complete. noises: by draw, so that a noise with seeds is
-    ``n60/1``, ``n60/2``, ...; draws: these names for each noise with seeds.
+    runs: by model, so that a run with seeds is ``max/1``, ``max/2``, ...; groups: these names for
+    each run with seeds and each of its transfers. transfers: by model too, complete. noises: by
+    draw, so that a noise with seeds is ``n60/1``, ``n60/2``, ...; draws: these names for each noise
+    with seeds.
     """
 
     seed: int
@@ -107,24 +110,24 @@ class Params:
         return self.runs[self.ensembles[name].members[0] if name in self.ensembles else name].dataset
 
     def models(self, name: str) -> tuple[str, ...]:
-        """The names under ``runs`` or ``ensembles`` for a name of params.yaml: itself, or its seeds."""
+        """The names of models for a name of params.yaml: itself, or its seeds."""
         return self.groups.get(name, (name,))
 
     def one_model(self, name: str) -> str:
-        """``name`` where it is one model. Raises UsageError with the names of its seeds otherwise."""
+        """``name`` if it is one model. Raises UsageError with its seeds otherwise."""
         if models := ", ".join(self.groups.get(name, ())):
             raise UsageError(f"run '{name}' has a model for each of its seeds; name one of them: {models}")
         return name
 
     def trainings(self, name: str) -> list[str]:
-        """The runs whose models rank under a name: its seeds, the members of an ensemble, the run of a transfer."""
+        """The runs behind a name: seeds, members of an ensemble, the run of a transfer."""
         nodes = [self.ensembles.get(model) for model in self.models(name)]
         members = [node.members if node else (name,) for node in nodes]
         return list(dict.fromkeys(self.trained(run) for side in members for one in side for run in self.models(one)))
 
     def ranked_under(self, name: str) -> list[str]:
-        """The criteria of the grid that rank a run or ensemble. One that rescores takes no matching: its queries have
-        different scales."""
+        """The criteria of the grid that rank a run or ensemble. One that rescores takes no
+        matching: its queries have different scales."""
         node = self.ensembles.get(name)
         is_rescored = node is not None and node.rescore is not None
         return [entry for entry in self.grid.inferences if not (is_rescored and criteria.matches(entry))]

@@ -9,13 +9,13 @@ from vse_pipe.ranking.scores import Scores, mean_of_top, top_k
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """Cross-domain similarity local scaling, ``2 x_qn - r_q - r_n`` (Lample et al., Word translation without parallel
-    data, ICLR 2018). r_q is the mean of the query's min(k, available) largest similarities to the items, r_n that of
-    the item's to the bank's queries.
+    """Cross-domain similarity local scaling, ``2 x_qn - r_q - r_n`` (Lample et al., Word
+    translation without parallel data, ICLR 2018). r_q is the mean of the query's min(k, available)
+    largest similarities to the items, r_n that of the item's to the bank's queries.
 
-    Eq. 6 of the RGM paper prints two one-sided forms with unclear index sets; ``two_sided: false`` keeps only the
-    item's term. The ranking of a query is the same in both forms, but a matching, which compares scores of different
-    queries, is not: MUSE's form is the default."""
+    Eq. 6 of the RGM paper prints two one-sided forms with unclear index sets; ``two_sided: false``
+    keeps only the item's term. The ranking of a query is the same in both forms, but a matching,
+    which compares scores of different queries, is not: MUSE's form is the default."""
     items = item_bias(bank, params)
     if not params.two_sided:
         return items.apply(scores)

@@ -14,20 +14,23 @@ from vse_pipe.ranking.inference.options import HungarianOptions as Params
 from vse_pipe.ranking.matching import Allowance, MatchedPairs
 from vse_pipe.ranking.scores import Scores, top_k
 
-# Items per query beyond 3k in the first program, and additional ones in each further program. Fewer mean more programs.
+# Items per query beyond 3k in the first program, and additional ones in each further program. Fewer
+# mean more programs.
 _FIRST, _MORE = 20, 10
 _TOLERANCE = 1e-7
 Pairs = Int[np.ndarray, " pairs"]
 
 
 def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iterator[MatchedPairs]:
-    """For each K the pairs with the largest sum of scores among the largest matchings in which a query has at most K
-    items and an item serves no more queries than under ``gm``. Pairs are ordered by score, then row and column.
+    """For each K the pairs with the largest sum of scores among the largest matchings in which a
+    query has at most K items and an item serves no more queries than under ``gm``. Pairs are
+    ordered by score, then row and column.
 
-    At K = 1 this is Kuhn's Hungarian matching, which the RGM paper (sections 2.2 and 3.3.3) calls exact and too slow.
-    For K > 1 it names Murty's K best assignments: K whole matchings that may share all pairs but one and give no query
-    K items. The b-matching is what Algorithm 1 approximates. Among several optimal matchings the solver chooses, always
-    the same for the same scores. Items are shuffled, so that it does not choose by the order of a data set, in which
+    At K = 1 this is Kuhn's Hungarian matching, which the RGM paper (sections 2.2 and 3.3.3) calls
+    exact and too slow. For K > 1 it names Murty's K best assignments: K whole matchings that may
+    share all pairs but one and give no query K items. The b-matching is what Algorithm 1
+    approximates. Among several optimal matchings the solver chooses, always the same for the same
+    scores. Items are shuffled, so that it does not choose by the order of a data set, in which
     captions follow their images.
 
     Raises UsageError above ``most_pairs``."""

@@ -1,6 +1,7 @@
 """Inverted softmax: an item's attention to this query among all queries.
 
-A keyword cannot follow ``import``: load this module by name, through ``vse_pipe.project.registry``."""
+A keyword cannot follow ``import``: load this module by name, through
+``vse_pipe.project.registry``."""
 
 import torch
 from jaxtyping import Float
@@ -13,12 +14,14 @@ from vse_pipe.ranking.scores import Scores
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """``log(e^{b x_qn} / sum_{q' != q} e^{b x_q'n})``, the logarithm of Eq. 5; the order is that of Eq. 5.
+    """``log(e^{b x_qn} / sum_{q' != q} e^{b x_q'n})``, the logarithm of Eq. 5; the order is that of
+    Eq. 5.
 
-    Smith et al., Offline bilingual word vectors, ICLR 2017, as in the RGM paper (section 3.3.1, beta 30). q' runs over
-    the bank. For a transductive bank MUSE's denominator includes the query itself, which bounds the value by 1 and
-    changes no order: share and odds rise together. For another bank ``include_query`` adds the query to the sum. Raises
-    InputError when the only query is the bank, so that there is nothing to sum."""
+    Smith et al., Offline bilingual word vectors, ICLR 2017, as in the RGM paper (section 3.3.1,
+    beta 30). q' runs over the bank. For a transductive bank MUSE's denominator includes the query
+    itself, which bounds the value by 1 and changes no order: share and odds rise together. For
+    another bank ``include_query`` adds the query to the sum. Raises InputError when the only query
+    is the bank, so that there is nothing to sum."""
     if not bank.is_transductive:
         logs = item_bias(bank, params).apply(scores)
         return logs.mapped(lambda strip, rows: _share_of(strip)) if params.include_query else logs
@@ -37,7 +40,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:
-    """``b x_qn - log sum_bank e^{b x_q'n}``, the logarithm of MUSE's form, which ranks as Eq. 5 does."""
+    """``b x_qn - log sum_bank e^{b x_q'n}``, MUSE's logarithm, which ranks as Eq. 5."""
     return ItemBias(params.beta, bank.log_sum(params.beta))
 
 

@@ -1,4 +1,4 @@
-"""Mutual proximity: the probability of a similarity under the query's and under the item's similarities."""
+"""Mutual proximity: the probability of a score under the query's and the item's scores."""
 
 import torch
 from jaxtyping import Float
@@ -10,9 +10,10 @@ from vse_pipe.ranking.scores import Scores
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """``log F_q(x_qn) + log F_n(x_qn)``, normal distributions with mean and deviation of the query's similarities to
-    the items and of the item's to the bank's queries (Schnitzer et al., Local and global scaling reduce hubs in space,
-    JMLR 2012, the Gaussian form under independence). In the precision of the scores. F = 1/2 for equal similarities."""
+    """``log F_q(x_qn) + log F_n(x_qn)``, normal distributions with mean and deviation of the
+    query's similarities to the items and of the item's to the bank's queries (Schnitzer et al.,
+    Local and global scaling reduce hubs in space, JMLR 2012, the Gaussian form under independence).
+    In the precision of the scores. F = 1/2 for equal similarities."""
     mean, deviation = _of_items(bank.queries)
     sharpness = _inverse(deviation)
 

@@ -6,10 +6,12 @@ from vse_pipe.ranking.scores import Scores, mean_of_top
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """``x_qn - alpha b_n``; b_n is the mean of item n's min(k, bank) largest similarities to the bank's queries.
+    """``x_qn - alpha b_n``; b_n is the mean of item n's min(k, bank) largest similarities to the
+    bank's queries.
 
-    Chowdhury et al., Nearest Neighbor Normalization Improves Multimodal Retrieval, EMNLP 2024, whose reference bank is
-    the training captions. alpha 0 is nearest-neighbour search, to the bit."""
+    Chowdhury et al., Nearest Neighbor Normalization Improves Multimodal Retrieval, EMNLP 2024,
+    whose reference bank is the training captions. alpha 0 is nearest-neighbour search, to the
+    bit."""
     return item_bias(bank, params).apply(scores)
 
 

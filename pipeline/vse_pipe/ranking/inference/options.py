@@ -8,8 +8,8 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import CriterionTraits
 
-# At smaller inverse temperatures the sum over a bank, a constant, absorbs the digits of the scores; at larger ones the
-# scores leave the range of float32.
+# At smaller inverse temperatures the sum over a bank, a constant, absorbs the digits of the scores;
+# at larger ones the scores leave the range of float32.
 InverseTemperature = Annotated[float, Field(ge=0.01, le=1e4)]
 Temperature = Annotated[float, Field(ge=1e-4, le=100)]
 Share = Annotated[float, Field(ge=0, le=100)]
@@ -22,8 +22,9 @@ class MatchingParams(Strict):
     """Options of matchings of queries and items."""
 
     mode: Mode = "rows"
-    """``rows``: every query gets its k items; ``literal``: Algorithm 1 as printed; ``captions``: text to image matches
-    the first captions of all images, then the second and so on ([criteria.md](criteria.md#matchings-of-captions))"""
+    """``rows``: every query gets its k items; ``literal``: Algorithm 1 as printed; ``captions``:
+    text to image matches the first captions of all images, then the second and so on
+    ([criteria.md](criteria.md#matchings-of-captions))"""
 
     def lambdas(self) -> list[float]:
         """The relaxation factors to choose from."""
@@ -48,7 +49,7 @@ class RescoringParams(Strict):
         return [name for name, values in self.grids().items() if set(values) != {getattr(self, name)}]
 
     def pinned(self) -> Self:
-        """The options whose given parameters have no other value to try, unless their grid was given too."""
+        """The options whose given parameters have no other value to try, unless in a grid."""
         named = self.model_fields_set
         grids = {f"{name}_grid": [getattr(self, name)] for name in self.grids() if name in named}
         return self.model_copy(update={grid: values for grid, values in grids.items() if grid not in named})
@@ -72,8 +73,8 @@ class DualIsOptions(RescoringParams):
     beta: InverseTemperature = 50.0
     """inverse temperature of the query bank"""
     gallery_beta: InverseTemperature = 1.0
-    """inverse temperature of the item bank. 50 and 1 are the DBSN repository's values; the authors' 1/1.99 and 3 hardly
-    change cosine scores"""
+    """inverse temperature of the item bank. 50 and 1 are the DBSN repository's values; the authors'
+    1/1.99 and 3 hardly change cosine scores"""
     beta_grid: list[InverseTemperature] = Field(
         min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
     )
@@ -101,8 +102,8 @@ class IsOptions(RescoringParams):
     beta: InverseTemperature = 30.0
     """inverse temperature"""
     include_query: bool = False
-    """sums over all queries as MUSE does, not over the others (Eq. 5); no ranking or matching changes, but where scores
-    are large float32 ties at 1"""
+    """sums over all queries as MUSE does, not over the others (Eq. 5); no ranking or matching
+    changes, but where scores are large float32 ties at 1"""
     beta_grid: list[InverseTemperature] = Field(
         min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
     )
@@ -119,7 +120,7 @@ class NnnOptions(RescoringParams):
     k: PositiveInt = 128
     """bank queries averaged"""
     alpha: Share = 0.75
-    """share of their mean that is subtracted. The authors' README has 128 and 0.75, their classes 256 and 0.5"""
+    """share of their mean that is subtracted. Authors: 128, 0.75 (README), 256, 0.5 (code)"""
     k_grid: list[PositiveInt] = Field(min_length=1, default_factory=lambda: [8, 16, 32, 64, 128, 256])
     """values tried under evaluate.tune"""
     alpha_grid: list[Share] = Field(min_length=1, default_factory=lambda: [0.25, 0.5, 0.75, 1.0])
@@ -152,7 +153,7 @@ class QbNormOptions(RescoringParams):
 
 class RgmOptions(MatchingParams):
     lam: Relaxation | None = None
-    """relaxation factor lambda; null: for each K and direction, the value of ``grid`` with the best R@K on val"""
+    """relaxation factor lambda; null: the value of ``grid`` with the best R@K on val"""
     grid: list[Relaxation] = Field(min_length=1, default_factory=lambda: [1 + step / 4 for step in range(37)])
     """values to choose from; the default is the range of the paper's Fig. 4"""
 

@@ -10,13 +10,14 @@ from vse_pipe.ranking.scores import Rescore, Scores, ever_in_top
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """Dynamic inverted softmax: ``log(e^{b x_qn} / sum_bank e^{b x_q'n})`` in rows of queries whose raw best item (the
-    first of equal ones) is in the activation set, the raw similarities in all other rows (Bogolin et al., Cross Modal
-    Retrieval with Querybank Normalisation, CVPR 2022). The authors' rows are the exponentials of ours.
+    """Dynamic inverted softmax: ``log(e^{b x_qn} / sum_bank e^{b x_q'n})`` in rows of queries whose
+    raw best item (the first of equal ones) is in the activation set, the raw similarities in all
+    other rows (Bogolin et al., Cross Modal Retrieval with Querybank Normalisation, CVPR 2022). The
+    authors' rows are the exponentials of ours.
 
-    For a transductive bank the sum runs over the other queries, as in ``is``. The order is the same because shares and
-    odds rise together. Large scores keep their order: their shares round to 1 in floats, their odds do not. For a
-    single query all items tie."""
+    For a transductive bank the sum runs over the other queries, as in ``is``. The order is the same
+    because shares and odds rise together. Large scores keep their order: their shares round to 1 in
+    floats, their odds do not. For a single query all items tie."""
     active = ever_in_top(bank.queries, params.k)
     corrected = _corrected(scores, bank, params.beta)
 

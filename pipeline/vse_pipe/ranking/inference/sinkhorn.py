@@ -1,4 +1,4 @@
-"""Sinkhorn normalisation: every item gets the same share of the bank's attention, and every query gives the same."""
+"""Sinkhorn: items get equal shares of the bank's attention, queries give equal ones."""
 
 import math
 
@@ -16,14 +16,17 @@ _LARGE = 1000.0
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """``x_qn / tau + v_n``; v is the items' potential in the entropic transport between bank queries and items under
-    uniform marginals (Pan et al., Hubness Reduction with Dual Bank Sinkhorn Normalization, ACM MM 2025: SN).
+    """``x_qn / tau + v_n``; v is the items' potential in the entropic transport between bank
+    queries and items under uniform marginals (Pan et al., Hubness Reduction with Dual Bank Sinkhorn
+    Normalization, ACM MM 2025: SN).
 
-    The first iteration is the inverted softmax. The authors' code runs 10 iterations on exponentials in float64; this
-    one uses logarithms and stops at ``tolerance``. ``notes`` of the result has the residual and the iterations.
+    The first iteration is the inverted softmax. The authors' code runs 10 iterations on
+    exponentials in float64; this one uses logarithms and stops at ``tolerance``. ``notes`` of the
+    result has the residual and the iterations.
 
-    A query's best items have similar values, whatever the scores. Scores above ``_LARGE`` temperatures (inner products
-    of vectors without unit length) are computed in float64, because float32 cannot separate such values."""
+    A query's best items have similar values, whatever the scores. Scores above ``_LARGE``
+    temperatures (inner products of vectors without unit length) are computed in float64, because
+    float32 cannot separate such values."""
     is_large = _is_large(bank.queries, params.tau)
     return _item_bias(bank, params, is_large).apply(_exact(scores) if is_large else scores)
 
@@ -60,8 +63,8 @@ def _exact(scores: Scores) -> Scores:
 def _pass(
     scores: Scores, beta: float, potential: Float[Tensor, " items"] | None, log_marginal: float
 ) -> tuple[Float[Tensor, " items"], Float[Tensor, " queries"]]:
-    """Both updates in one pass: the queries' potentials under ``potential`` (zeros without one), then the items'
-    potentials, so that each item's marginal is exact."""
+    """Both updates in one pass: the queries' potentials under ``potential`` (zeros without one),
+    then the items' potentials, so that each item's marginal is exact."""
 
     def updated(rows: slice) -> tuple[Float[Tensor, " items"], Float[Tensor, " rows"] | None]:
         kernel = scores.strip(rows) * beta

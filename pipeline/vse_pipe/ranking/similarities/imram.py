@@ -1,4 +1,4 @@
-"""IMRAM: words, or regions, attend to the other side several times, and remember what they found."""
+"""IMRAM: words, or regions, attend to the other side several times with a memory."""
 
 import torch
 from jaxtyping import Float
@@ -22,15 +22,16 @@ class _Memory(nn.Module):
         return (self.linear_t2i, self.gate_t2i) if words_attend else (self.linear_i2t, self.gate_i2t)
 
     def views(self, context: Float[Tensor, "... dim"], words_attend: bool) -> tuple[Tensor, Tensor]:
-        """The context under the halves of both layers that read what is attended to. The layers are linear, so that they
-        see a fragment of the context once, and not once for each fragment that attends to it."""
+        """The context under the halves of both layers that read what is attended to. The layers are
+        linear, so that they see a fragment of the context once, and not once for each fragment that
+        attends to it."""
         first, second = (context @ layer.weight[:, context.shape[-1] :].t() for layer in self.layers(words_attend))
         return first, second
 
 
 def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.Module:
-    """Weights and biases uniform in +-1 / sqrt(2 dim), as torch draws them in the authors' code. Both directions are
-    there in every mode; a direction that is not used gets no gradient."""
+    """Weights and biases uniform in +-1 / sqrt(2 dim), as torch draws them in the authors' code.
+    Both directions are there in every mode; a direction that is not used gets no gradient."""
     memory = _Memory(dim)
     for weight in memory.parameters():
         nn.init.uniform_(weight, -((2 * dim) ** -0.5), (2 * dim) ** -0.5, generator=rng)
@@ -40,10 +41,12 @@ def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.
 def score(
     images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _Memory
 ) -> Float[Tensor, "images captions"]:
-    """Sums over the steps, within +-steps; ``both`` adds the directions. Chen et al., IMRAM, CVPR 2020, Eq. 3 to 13.
+    """Sums over the steps, within +-steps; ``both`` adds the directions. Chen et al., IMRAM, CVPR
+    2020, Eq. 3 to 13.
 
-    As in the authors' code a step compares what a fragment attends to with the fragment itself, not with its memory.
-    Captions of equal length are scored together; the authors loop over captions, with the same scores."""
+    As in the authors' code a step compares what a fragment attends to with the fragment itself, not
+    with its memory. Captions of equal length are scored together; the authors loop over captions,
+    with the same scores."""
 
     def block(images: Tensor) -> Tensor:
         sides = images[:, None]
@@ -53,7 +56,8 @@ def score(
             chunks = portion.chunks(portion.vectors, 0)
             return (torch.cat([_scores(sides, views, chunk[None], params, network) for chunk in chunks], dim=1),)
 
-        # A word has a memory for every image, and a region one for every caption; a step saves about eight such.
+        # A word has a memory for every image, and a region one for every caption; a step saves
+        # about eight such.
         numbers = len(images) * images.shape[2]
         of_regions = images.shape[1] * len(texts) / max(1, len(texts.vectors))
         memories = {"text": 1.0, "image": of_regions, "both": 1 + of_regions}[params.mode]
@@ -105,7 +109,7 @@ def _attended(
     layers: tuple[nn.Linear, nn.Linear],
     params: Params,
 ) -> Float[Tensor, "a b"]:
-    """The sum over the steps of the mean cosine of each fragment with what its memory attends to in the context."""
+    """The sum over steps of the mean cosine of fragments with what their memories attend to."""
     query, total, long = fragments, torch.zeros(()).to(fragments), alignment.sizes(fragments)
     for step in range(params.steps):
         raw = (context @ query.transpose(2, 3)).transpose(1, 2)

@@ -14,8 +14,8 @@ def score(
 ) -> Float[Tensor, "images captions"]:
     """The mean, or the sum, over the words of the largest inner product with a region.
 
-    Source: Khattab and Zaharia, ColBERT, SIGIR 2020, Eq. 3 (the sum); Yao et al., FILIP, ICLR 2022, Eq. 5 (the mean). FILIP
-    adds the mean over the regions in training; here the words alone ask."""
+    Source: Khattab and Zaharia, ColBERT, SIGIR 2020, Eq. 3 (the sum); Yao et al., FILIP, ICLR 2022,
+    Eq. 5 (the mean). FILIP adds the mean over the regions in training; here the words alone ask."""
 
     def block(images: Tensor) -> Tensor:
         regions = images.flatten(0, 1)

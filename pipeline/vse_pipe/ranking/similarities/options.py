@@ -41,8 +41,8 @@ class MaxsimOptions(Strict):
 
 class OrderOptions(Strict):
     root: bool = True
-    """the length of the violation (VSE++ code); false: its square (Vendrov et al., VSE++ paper). Both rank alike,
-    losses differ"""
+    """the length of the violation (VSE++ code); false: its square (Vendrov et al., VSE++ paper).
+    Both rank alike, losses differ"""
 
     traits: ClassVar = SimilarityTraits(above_zero=False)
 

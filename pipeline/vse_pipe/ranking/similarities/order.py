@@ -1,4 +1,4 @@
-"""Order: the violation of an order in which a caption is more general than its image and lies nearer to the origin."""
+"""Order embeddings: the violation of an order with captions nearer to the origin."""
 
 import math
 
@@ -16,11 +16,12 @@ _OF_A_CPU, _OF_A_GPU = 1 << 21, 1 << 24
 def score(
     images: Float[Tensor, "images dim"], texts: Float[Tensor, "texts dim"], params: Params
 ) -> Float[Tensor, "images texts"]:
-    """``-|| max(0, text - image) ||``: 0 where no coordinate of the text exceeds the image's, negative otherwise.
+    """``-|| max(0, text - image) ||``: 0 where no coordinate of the text exceeds the image's,
+    negative otherwise.
 
-    Vendrov et al., Order-embeddings of images and language, ICLR 2016, Eq. 2. The vectors should not be negative
-    (``use_abs``). At a violation of 0 the root passes a gradient of 0; the authors' code passes NaN. Differences are
-    made in blocks and not stored. First-order gradients only."""
+    Vendrov et al., Order-embeddings of images and language, ICLR 2016, Eq. 2. The vectors should
+    not be negative (``use_abs``). At a violation of 0 the root passes a gradient of 0; the authors'
+    code passes NaN. Differences are made in blocks and not stored. First-order gradients only."""
     lengths = _Violations.apply(images, texts)
     return -lengths if params.root else -lengths.square()
 

@@ -1,4 +1,4 @@
-"""SAF: the sum of the alignments of words and global vectors, filtered by attention, is the score."""
+"""SAF: the sum of alignments of words and global vectors, filtered by attention."""
 
 import torch
 from jaxtyping import Float
@@ -16,8 +16,9 @@ class _Filtration(nn.Module):
         self.bn = nn.BatchNorm1d(1)
 
     def forward(self, pooled: Tensor, local: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """From (images, captions, 1 and L, sim) to filtered vectors (images, captions, sim), and the mean and unbiased
-        variance of each caption's logits over all its nodes and images: (captions, 1) each, (0, 1) in evaluation."""
+        """From (images, captions, 1 and L, sim) to filtered vectors (images, captions, sim), and
+        the mean and unbiased variance of each caption's logits over all its nodes and images:
+        (captions, 1) each, (0, 1) in evaluation."""
         sizes = [torch.linalg.vector_norm(piece, dim=3) + EPS for piece in (pooled, local)]
         pieces = zip((pooled, local), sizes, strict=True)
         logits = torch.cat([piece @ self.attn_sim_w.weight[0] / size for piece, size in pieces], dim=2)
@@ -68,11 +69,13 @@ def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.
 def score(
     images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SafNetwork
 ) -> Float[Tensor, "images captions"]:
-    """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021, Eq. 1 to 3, 8, 9.
+    """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI
+    2021, Eq. 1 to 3, 8, 9.
 
-    Batch normalisation is that of the authors' loop over captions: in training each caption has the statistics of its
-    own nodes over all images, and the running statistics are updated once per caption, in the order of the batch.
-    Raises InputError for another number of regions than the network's."""
+    Batch normalisation is that of the authors' loop over captions: in training each caption has the
+    statistics of its own nodes over all images, and the running statistics are updated once per
+    caption, in the order of the batch. Raises InputError for another number of regions than the
+    network's."""
     whole_captions = network.whole_captions(texts)
 
     def block(images: Tensor) -> Tensor:
@@ -95,7 +98,7 @@ def score(
 
 
 def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SafNetwork) -> OfPairs:
-    """Scores of single pairs under a network in evaluation mode; see ``over_pairs``. Raises InputError as ``score``."""
+    """Scores of single pairs in evaluation mode; see ``over_pairs``. Raises as ``score``."""
     nodes = network.pairs(images, texts, params.temperature)
 
     def pair_scores(*pair: Tensor) -> Float[Tensor, " pairs"]:

@@ -1,4 +1,4 @@
-"""SCAN, image to text: every region attends to the words; the score tells how well the words describe the regions."""
+"""SCAN, image to text: regions attend to words; how well words describe regions."""
 
 import torch
 from jaxtyping import Float
@@ -15,8 +15,8 @@ def score(
 ) -> Float[Tensor, "images captions"]:
     """Lee et al., Stacked Cross Attention for Image-Text Matching, ECCV 2018, Eq. 7 to 9.
 
-    The authors' code loops over captions; here captions of equal length are scored together, without padding. A single
-    image or region works; the authors' code fails there."""
+    The authors' code loops over captions; here captions of equal length are scored together,
+    without padding. A single image or region works; the authors' code fails there."""
 
     def block(images: Tensor) -> Tensor:
         regions, long = images.flatten(0, 1), sizes(images)

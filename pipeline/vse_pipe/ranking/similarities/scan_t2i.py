@@ -1,4 +1,4 @@
-"""SCAN, text to image: every word attends to the regions; the score tells how well the regions show the words."""
+"""SCAN, text to image: words attend to regions; how well regions show words."""
 
 import torch
 from jaxtyping import Float
@@ -14,8 +14,8 @@ def score(
 ) -> Float[Tensor, "images captions"]:
     """Lee et al., Stacked Cross Attention for Image-Text Matching, ECCV 2018, Eq. 1 to 6.
 
-    The authors' code loops over captions; here captions of equal length are scored together, without padding. A single
-    image or region works; the authors' code fails there."""
+    The authors' code loops over captions; here captions of equal length are scored together,
+    without padding. A single image or region works; the authors' code fails there."""
 
     def block(images: Tensor) -> Tensor:
         inner, regions = alignment.gram(images), images.flatten(0, 1)

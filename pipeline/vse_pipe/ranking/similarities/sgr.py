@@ -1,4 +1,4 @@
-"""SGR: a graph of alignments of words and global vectors; its nodes reason over each other, node 0 gives the score."""
+"""SGR: a graph of alignments of words and global vectors; node 0 gives the score."""
 
 import itertools
 
@@ -28,10 +28,11 @@ def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.
 def score(
     images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SgrNetwork
 ) -> Float[Tensor, "images captions"]:
-    """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021, Eq. 1 to 7.
+    """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI
+    2021, Eq. 1 to 7.
 
-    Captions of equal length are scored together; the authors loop over captions, with the same scores. Raises
-    InputError for another number of regions than the network's."""
+    Captions of equal length are scored together; the authors loop over captions, with the same
+    scores. Raises InputError for another number of regions than the network's."""
     merged = [module.merged() for module in network.steps]
     whole_captions = network.whole_captions(texts)
 
@@ -50,7 +51,7 @@ def score(
 
 
 def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SgrNetwork) -> OfPairs:
-    """Scores of single pairs under a network in evaluation mode; see ``over_pairs``. Raises InputError as ``score``."""
+    """Scores of single pairs in evaluation mode; see ``over_pairs``. Raises as ``score``."""
     nodes = network.pairs(images, texts, params.temperature)
     merged = [module.merged() for module in network.steps]
 
@@ -82,9 +83,10 @@ def _scores(graphs: Float[Tensor, "graphs nodes sim"], *weights: Tensor) -> Floa
 class _GraphReasoning(nn.Module):
     """``relu(W softmax(Q K^T) X)``, without a scale; names as in the authors' state_dict.
 
-    With q = W_q x + b_q and k = W_k x + b_k the products of a node with all others are (x W_q^T W_k + b_q W_k) x^T plus
-    a number that is equal for all of them, which the softmax ignores: one product of the size of the nodes instead of
-    two. The bias of the keys therefore has no influence and gets no gradient; the authors' gets rounding errors."""
+    With q = W_q x + b_q and k = W_k x + b_k the products of a node with all others are (x W_q^T W_k
+    + b_q W_k) x^T plus a number that is equal for all of them, which the softmax ignores: one
+    product of the size of the nodes instead of two. The bias of the keys therefore has no influence
+    and gets no gradient; the authors' gets rounding errors."""
 
     def __init__(self, sim_dim: int) -> None:
         super().__init__()
@@ -99,7 +101,8 @@ class _GraphReasoning(nn.Module):
 
 
 class _Active(torch.autograd.Function):
-    """``function(rows, *weights)``, whose backward pass computes anew the rows with a gradient, on a GPU all."""
+    """``function(rows, *weights)``, whose backward pass computes anew the rows with a gradient, on
+    a GPU all."""
 
     @staticmethod
     def forward(ctx, function, rows, *weights):

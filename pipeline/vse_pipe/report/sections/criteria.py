@@ -1,5 +1,5 @@
-"""Sections on criteria: what they change, their relaxation and calibration, and hubness with the worst
-hubs and their queries."""
+"""Sections on criteria: what they change, their relaxation and calibration, and hubness with the
+worst hubs and their queries."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -26,8 +26,8 @@ _EXAMPLES = 2
 
 
 def _by_run(results: Results, section_of: Callable[[RunResult, Group], dict | None]) -> list[dict]:
-    """By data set, what ``section_of`` says of each run; of a run with seeds, of its first model. Runs and
-    data sets without content are left out."""
+    """By data set, what ``section_of`` says of each run; of a run with seeds, of its first model.
+    Runs and data sets without content are left out."""
     groups = []
     for group in results.groups:
         runs = [(run, section_of(run, group)) for run in group.first_models]
@@ -148,8 +148,8 @@ def _relaxation_side(
 
 
 def _chosen(name: str, k: int, table: pd.DataFrame) -> dict:
-    """Of the curves of validation and of the ranked split: the first value, that at the chosen lambda, and
-    the last."""
+    """Of the curves of validation and of the ranked split: the first value, that at the chosen
+    lambda, and the last."""
     chosen = table[table["chosen"]].iloc[0]
     ends = {column: table[column].dropna().iloc[[0, -1]].tolist() for column in ("lambda", "validation", "ranked")}
     first_chosen_last = {part: [ends[part][0], float(chosen[part]), ends[part][1]] for part in charts.PARTS}
@@ -272,16 +272,16 @@ _SHARES = {
 
 
 def measure(items: pd.DataFrame, k: int) -> dict[str, float]:
-    """Shares in 0..1 as means over folds, and ``largest``, the largest N_k of all folds. items: rows of
-    occurrence.parquet in one direction."""
+    """Shares in 0..1 as means over folds, and ``largest``, the largest N_k of all folds. items:
+    rows of occurrence.parquet in one direction."""
     folds = [group[f"n_{k}"].to_numpy() for _, group in items.groupby("fold")]
     shares = {name: float(np.mean([share(n) for n in folds])) for name, share in _SHARES.items()}
     return {**shares, "largest": int(max(n.max() for n in folds))}
 
 
 def attracted(top: pa.ListArray, items: list[int]) -> dict[int, list[int]]:
-    """For each item: the rows of ``top`` with the item in their list, ordered by its position and then by
-    row."""
+    """For each item: the rows of ``top`` with the item in their list, ordered by its position and
+    then by row."""
     places: dict[int, list[tuple[int, int]]] = {item: [] for item in items}
     for row, ids in enumerate(top.to_pylist()):
         for place, item in enumerate(ids):

@@ -103,8 +103,8 @@ def _list(result: Evaluation, row: pd.Series, right: list[int], direction: str, 
 
 
 def _matched(group: Group, results: Results, collector: Collector) -> dict | None:
-    """Where the words of a few captions matched in the first picture that the best run on regions retrieves, or why
-    nothing is drawn; None without such a run."""
+    """Where the words of a few captions matched in the first picture that the best run on regions
+    retrieves, or why nothing is drawn; None without such a run."""
     on_regions = [run for run in group.trained if SIMILARITIES.traits(run.params.similarity.name).fragments]
     if not on_regions:
         return None

@@ -43,8 +43,8 @@ def _summary_group(group: Group) -> dict:
 
 
 def _matrix(group: Group, best: Evaluation) -> dict:
-    """rsum of each run under each criterion, with the gain over the baseline of the run. The longer list
-    has the rows, so that the table stays narrow."""
+    """rsum of each run under each criterion, with the gain over the baseline of the run. The longer
+    list has the rows, so that the table stays narrow."""
 
     def cell(run: RunResult, result: Evaluation | None) -> dict | None:
         if result is None:
@@ -66,8 +66,9 @@ _ORDERS = {"most": lambda value: -value, "least": lambda value: value, "zero": a
 
 @dataclass(frozen=True)
 class Column:
-    """path: keys into metrics.json of evaluate. goal: most, least, or zero for the value nearest to 0.
-    Negative skewness is no merit: a matching has it if all items except one have the same N_k."""
+    """path: keys into metrics.json of evaluate. goal: most, least, or zero for the value nearest to
+    0. Negative skewness is no merit: a matching has it if all items except one have the same N_k.
+    """
 
     label: str
     path: tuple[str, ...]
@@ -75,8 +76,8 @@ class Column:
     goal: str
 
     def cells(self, evaluations: list[Evaluation]) -> list[dict]:
-        """The figure of each; None if its criterion does not define it. The best as printed is marked,
-        unless all print the same value."""
+        """The figure of each; None if its criterion does not define it. The best as printed is
+        marked, unless all print the same value."""
         values = [self._value(result.metrics) for result in evaluations]
         printed = {round(value, self.digits) for value in values if value is not None}
         best = min(printed, key=_ORDERS[self.goal]) if len(printed) > 1 else None
@@ -172,8 +173,8 @@ def judged(results: Results, collector: Collector) -> dict | None:
 
 
 def by_group(results: Results, collector: Collector) -> dict | None:
-    """R@K by group of queries of each run under its baseline; of a run with seeds, its first model. None
-    without ``evaluate.by``."""
+    """R@K by group of queries of each run under its baseline; of a run with seeds, its first model.
+    None without ``evaluate.by``."""
     groups = []
     for group in results.groups:
         measured = [run.baseline for run in group.first_models if "by_group" in run.baseline.metrics]
@@ -188,8 +189,8 @@ def published(results: Results, collector: Collector) -> dict | None:
 
 
 def _published(results: Results, run: RunResult, row: str) -> dict:
-    """A table for each common criterion or for the localisation, without differences where these mean nothing;
-    cautions: differences from the setting of the row."""
+    """A table for each common criterion or for the localisation, without differences where these
+    mean nothing; cautions: differences from the setting of the row."""
     localisation, params = results.localisation_of(run), results.params
     nodes = [params.runs[name] for name in params.trainings(run.name) if name in params.runs]
     trained = [(node, params.features[node.features]) for node in nodes]

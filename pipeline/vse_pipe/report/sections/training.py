@@ -128,8 +128,8 @@ def _audit_of_run(audit: Audit, previews: Previews) -> dict:
 
 
 def _refined(audit: Audit, previews: Previews) -> dict | None:
-    """The alignment of the transport plans of the last epoch; None without plans or without rematched
-    pairs."""
+    """The alignment of the transport plans of the last epoch; None without plans or without
+    rematched pairs."""
     refined = audit.metrics.get("refined")
     if not refined or not refined["alignment"]:
         return None

@@ -128,7 +128,8 @@ def create(engines: "Mapping[str, Engine]", hosts: Sequence[str] = LOOPBACK, rea
     """engines: one per inference criterion, all of the same run and split; the first is the
     default.
 
-    reason: why the run was chosen. hosts: accepted names in the Host header. The application answers
+    reason: why the run was chosen. hosts: accepted names in the Host header. The application
+    answers
 
     - GET /, POST /: the page; the fields of ``requests.Query``, ``photo`` in a POST;
     - GET /api/search, POST /api/search: the document of ``vse-pipe search --json``;

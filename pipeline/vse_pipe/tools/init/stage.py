@@ -34,7 +34,8 @@ _COPIED: dict[str, str | Path] = {
 }
 # Further copies, which another version of the package has otherwise.
 _RENEWED = {"stages.yaml": DVC_YAML, "experiments.yml": ".github/workflows/experiments.yml"}
-# Endings that .gitignore excludes, in lower and upper case. Tables of captions and other texts stay in git.
+# Endings that .gitignore excludes, in lower and upper case. Tables of captions and other texts stay
+# in git.
 _ARRAYS = ("npy", "npz", "mat", "h5", "hdf5", "lmdb", "parquet", "arrow", "tsv", "vec")
 _WEIGHTS = ("pth", "pt", "bin", "safetensors", "ckpt", "onnx", "gguf")
 _ARCHIVES = ("tar", "tgz", "gz", "bz2", "xz", "zip", "7z")
@@ -43,9 +44,10 @@ _ARCHIVES = ("tar", "tgz", "gz", "bz2", "xz", "zip", "7z")
 def create(folder: Path, overlay: str | None, overrides: list[str], further: Sequence[Check] = ()) -> str:
     """Create ``folder``, a git repository with one commit, whole or not at all.
 
-    Returns the reason of git if it did not commit: mostly that it knows no name of the user. overlay: a packaged
-    overlay or a file, applied to params.yaml before ``overrides``; further: checks as in ``load``. Raises UsageError if
-    no project can lie there or the overlay is wrong, MissingResource without git."""
+    Returns the reason of git if it did not commit: mostly that it knows no name of the user.
+    overlay: a packaged overlay or a file, applied to params.yaml before ``overrides``; further:
+    checks as in ``load``. Raises UsageError if no project can lie there or the overlay is wrong,
+    MissingResource without git."""
     target = Path(os.path.abspath(folder))  # noqa: PTH100 (resolve() would follow a link in the folder's place)
     _require_room(target)
     with whole_folder(target) as building:
@@ -86,7 +88,8 @@ def _raw_data() -> str:
 
 
 def upgrade() -> list[str]:
-    """Write the files of the working directory anew that depend on the installed package alone; returns their names.
+    """Write the files of the working directory anew that depend on the installed package alone;
+    returns their names.
 
     Raises UsageError in a clone, and if one of them has changes that are not committed."""
     if Path("pipeline", PACKAGE.name, "cli.py").is_file():
@@ -108,11 +111,11 @@ def _write_packaged(root: Path) -> None:
 
 
 def requirement() -> str:
-    """The line of a requirements file that installs this package, with a comment above it if other machines cannot use
-    it.
+    """The line of a requirements file that installs this package, with a comment above it if other
+    machines cannot use it.
 
-    The line depends on how the package was installed. From an index: the version. From a repository: the commit. From a
-    wheel: its address and sha256. From a folder: the folder."""
+    The line depends on how the package was installed. From an index: the version. From a
+    repository: the commit. From a wheel: its address and sha256. From a folder: the folder."""
     origin = distribution(NAME).read_text("direct_url.json")
     if origin is None:
         return f"{NAME}=={version(NAME)}\n"
@@ -166,17 +169,19 @@ def _git(*arguments: str) -> str:
 
 # The page that `dvc plots` fills. It contains Vega, so unlike DVC's own page it needs no network.
 #
-# `plots.html_template` in .dvc/config names it; git ignores it, since it is one megabyte of third-party code. DVC
-# replaces ``{plot_divs}`` by the plots and ``{refresh_tag}`` by a reload tag. The page has no ``{scripts}``, so DVC's
-# three links to a server are left out.
+# `plots.html_template` in .dvc/config names it; git ignores it, since it is one megabyte of
+# third-party code. DVC replaces ``{plot_divs}`` by the plots and ``{refresh_tag}`` by a reload tag.
+# The page has no ``{scripts}``, so DVC's three links to a server are left out.
 PLOTS_PAGE = Path(".dvc") / "plots.html"
 
 
 def plots_page() -> str:
-    """The page with Vega, Vega-Lite and vega-embed of the installed vl_convert; DVC's placeholders stay.
+    """The page with Vega, Vega-Lite and vega-embed of the installed vl_convert; DVC's placeholders
+    stay.
 
-    Plots name Vega-Lite 5, as DVC's own templates do. vl_convert has no Vega older than 6, which warns about the output
-    of Vega-Lite 5. So the page has the newest version of both, which draw the same, and the wrapper removes the name.
+    Plots name Vega-Lite 5, as DVC's own templates do. vl_convert has no Vega older than 6, which
+    warns about the output of Vega-Lite 5. So the page has the newest version of both, which draw
+    the same, and the wrapper removes the name.
     """
     import vl_convert
 

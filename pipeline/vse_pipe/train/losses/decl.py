@@ -48,7 +48,8 @@ def _from_uniform(wrong: Float[Tensor, "pairs pairs"], open_: Bool[Tensor, "pair
 
     wrong: evidence of wrong classes, 0 outside of ``open_``.
     """
-    # Logarithms reach 10^7 in a batch of 128, so float32 would lose the gradients of their differences.
+    # Logarithms reach 10^7 in a batch of 128, so float32 would lose the gradients of their
+    # differences.
     exact = wrong.double()
     cells = exact * (exact + 1).digamma() - (exact + 1).lgamma()
     divergence = torch.zeros_like(exact[0])

@@ -9,7 +9,8 @@ from torch import Tensor
 from vse_pipe.train.losses.options import HalOptions as Params
 from vse_pipe.train.scored import LossTerms, Scored
 
-# Slope of ``extended`` below 0. With slope 1, training first pulls all vectors together and is slower on few pairs.
+# Slope of ``extended`` below 0. With slope 1, training first pulls all vectors together and is
+# slower on few pairs.
 BELOW = 0.1
 
 

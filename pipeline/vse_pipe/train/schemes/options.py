@@ -41,7 +41,7 @@ class BicroOptions(Peers):
     warm_up: NonNegativeInt = 10
     """epochs of both networks on all pairs"""
     share: Annotated[float, Field(gt=0, le=1)] = 0.3
-    """of a batch, the pairs of smallest loss that the warm-up trains on; 0.3 in the authors' scripts"""
+    """of a batch, the pairs of smallest loss in the warm-up; 0.3 in the authors' code"""
     sample_loss: Literal["mean", "hardest"] = "mean"
     """of a pair over its batch, in the warm-up and for the division: the ``mean`` over all
     negatives (authors' code), or the ``hardest`` ones (paper)"""
@@ -197,7 +197,8 @@ class MemoryBankOptions(Strict):
     """entries left out of neighbourhoods: those whose caption is in the batch (authors' code),
     or also those of the pair's own image"""
 
-    # Neighbours are sought among vectors: fragments of the whole bank against every batch would cost more than the epoch.
+    # Neighbours are sought among vectors: fragments of the whole bank against every batch would
+    # cost more than the epoch.
     traits: ClassVar = SchemeTraits(losses=("hal",), similarities=("cosine",))
 
 
