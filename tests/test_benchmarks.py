@@ -22,7 +22,7 @@ def test_a_missing_gpu_ends_a_benchmark_with_one_line(module, name, monkeypatch,
         measure.run(module)
     last = capsys.readouterr().err.splitlines()[-1]
     count = torch.cuda.device_count()
-    expected = f"device 'cuda:99' is not there: this machine offers {count} CUDA devices; use auto or cpu"
+    expected = f"device 'cuda:99' is not there: this machine has {count} cuda devices; use auto or cpu"
     assert last == f"{module} {name}: error: argument --device: {expected}"
 
 

@@ -190,7 +190,7 @@ def _check() -> None:
     """What it finds is raised, as the command ends with its status."""
     problems = [problem for node in nodes(params()) if node.out.exists() and (problem := stale_problem(node))]
     if problems:
-        raise IntegrityError("\n".join(f"{problem.address}: {problem.text}" for problem in problems))
+        raise IntegrityError("\n".join(problem.line for problem in problems))
 
 
 def _train() -> object:

@@ -146,7 +146,7 @@ def require_allowed(job: Job, failures: dict[int, str], name: str) -> None:
         f"{row['file']} (image_id {row['image_id']}) {failures[row['image_id']]}"
         for row in rows.slice(0, _EXAMPLES).to_pylist()
     ]
-    if node.on_error == "fail":
+    if node.on_error != "skip":
         advice = f"set on_error: skip in datasets.{node.dataset}"
         raise InputError(f"extract {name}: {examples[0]}; to leave such images out, {advice}")
     beside = f" beside {listed} of prepare's" if listed else ""

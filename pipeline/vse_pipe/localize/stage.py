@@ -30,8 +30,7 @@ from vse_pipe.ranking.vectors import Vectors
 FILES = artefact.FILES
 _FROM_PHRASES = ("phrase_id", "caption_id", "image_id", "start", "text", "type", *regions.BOX_COLUMNS)
 ALL = "all"
-# The key of all mentions beside those of types. No type has this name, because it separates the
-# types of a mention.
+# The key of all mentions beside those of types. No type has it: it separates types.
 _ALL_TYPES = "/"
 _DIGITS = 6
 _COLUMNS = {"r@1": "R@1", "r@5": "R@5", "r@10": "R@10", "bound": "bound", "map": "mAP", "random_r@1": "random R@1"}
@@ -161,8 +160,7 @@ def _table(mentions: pa.Table, proposals: pa.Table, ranks: Ranks) -> pa.Table:
 def localised_figures(
     scenes: Sequence[BoxScene], ranks: Ranks, mentions: pa.Table, options: LocalizeParams, seed: int
 ) -> dict:
-    """{"all": figures, "types": {type: figures}}, in percent: recall, its floor, its bound, and
-    mAP.
+    """{"all": figures, "types": {type: figures}}, in percent: recall, floor, bound, mAP.
 
     A mention counts under each of its types, a unique phrase under each type that one of its
     mentions has. Intervals draw pictures with replacement; mAP has none. A draw without a mention
@@ -201,8 +199,7 @@ def localised_figures(
 
 
 def _masks(types: np.ndarray) -> dict[str, Bool[np.ndarray, " mentions"]]:
-    """The mask of the mentions of each type, in the order of the types. types: of each mention,
-    joined by / if it has several."""
+    """The mask of the mentions of each type, in order. types: of each mention, joined by /."""
     combinations, places = np.unique(types, return_inverse=True)
     parts = [set(name.split("/")) for name in combinations.tolist()]
     return {name: np.array([name in part for part in parts])[places] for name in sorted(set().union(*parts))}

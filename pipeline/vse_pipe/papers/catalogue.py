@@ -18,8 +18,7 @@ _TextFigure = Literal["t2i.r1", "t2i.r5", "t2i.r10", "t2i.medr", "t2i.meanr"]
 _PhraseFigure = Literal["phrase.r1", "phrase.r5", "phrase.r10", "phrase.map"]
 Figure = Literal[_ImageFigure, _TextFigure, "rsum", "hs_sum", _PhraseFigure]
 RECALLS = tuple(f"{way}.r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
-# The ranked test images: all of a small set, all of COCO's, its first thousand, the mean over its
-# five folds.
+# The ranked test images: all of a small set or of COCO's, its first thousand, or its five folds.
 Protocol = Literal["1k", "5k", "c1", "c2", "phrases"]
 MemberKey = Literal["loss", "scheme", "similarity", "text", "image", "sampler"]
 MEMBERS: tuple[MemberKey, ...] = get_args(MemberKey)
@@ -85,8 +84,7 @@ class Row(Strict):
 
 
 class Block(Strict):
-    """Rows of a printed table with the same data set, protocol and settings. title: of the block in
-    its table; variants: of each row that is not quoted."""
+    """Rows of a printed table with the same settings. title: of the block; variants: of each row."""
 
     table: str
     title: str = ""
@@ -130,8 +128,7 @@ _NODES = ("dataset", "features", "texts", "noise")
 
 
 def merged(layers: Sequence[Settings]) -> Settings:
-    """The merged settings; later layers override earlier ones. A new member drops the options of
-    the old one; null drops a value."""
+    """The merged settings; later layers win. A new member drops old options, null a value."""
     values: dict = {"options": {}, "train": {}, "inference": {}}
     for layer in layers:
         for name in (*_NODES, *MEMBERS):

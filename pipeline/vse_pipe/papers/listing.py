@@ -72,8 +72,7 @@ def _quoted(value: object) -> object:
 
 
 def papers() -> list[dict]:
-    """For each paper: name, title, venue, and the numbers of rows, of rows with settings (``own``),
-    and of rows that this version can run."""
+    """For each paper: name, title, venue, numbers of rows, with settings (``own``), runnable."""
     return [_paper(name) for name in catalogue.names()]
 
 

@@ -1,5 +1,4 @@
-"""Rows of papers as parameters: a row's overlay, the rows that runs and ensembles name, and figures
-and settings of a run beside those of its row."""
+"""Rows of papers as parameters, and figures and settings of a run beside those of its row."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,8 +40,7 @@ _MEASURED: dict[str, dict[str, Any]] = {
 
 
 def overlay(paper: str, row: str) -> dict:
-    """The part of params.yaml for ``row`` of ``paper``: nodes, a run or two with their ensemble,
-    criteria, protocol.
+    """The part of params.yaml for ``row`` of ``paper``: nodes, runs, criteria, protocol.
 
     The run has every value of its members and its training, defaults included, so that the rest of
     the file cannot change the row. Raises UsageError for an unknown paper or row, for quoted
@@ -214,9 +212,8 @@ _IMAGES = {"1k": 1000, "5k": 5000, "c1": 1000, "c2": 5000}
 def incomparable(
     marker: str, metrics: Mapping, inference: str = "nns", trained: Iterable[tuple[Run, FeatureSet]] = ()
 ) -> list[str]:
-    """Why no difference from the row's figures has a meaning: another data set, backbone, weights,
-    crops, protocol or number of test images. trained: the trainings of the measured model, with
-    their features."""
+    """Why a difference from the row means nothing: another data set, backbone, weights, crops,
+    protocol or size. trained: the trainings of the measured model, with their features."""
     entry = rows_of_model(marker).get(inference) or catalogue.located(marker)
     chosen, reasons = entry.settings or Settings(dataset=entry.block.dataset), []
     for run, features in trained:

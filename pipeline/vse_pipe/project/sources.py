@@ -116,7 +116,8 @@ def _line(group: SourceFiles, earlier: dict[str, str]) -> str:
         return earlier[place]
     if all(digest == ABSENT for digest in digests.values()):
         if place in earlier and not earlier[place].startswith(ABSENT):
-            warn(f"sources: {place} is not on this machine; it is taken as it was when it was read last")
+            lack = "is not on this machine" if digests else "is named by a file that cannot be read"
+            warn(f"sources: {place} {lack}; it is taken as it was when it was read last")
             return earlier[place]
         return f"{ABSENT} 0 {place}"
     text = "".join(f"{digest} {name}\0" for name, digest in sorted(digests.items()))
@@ -128,7 +129,7 @@ def _names(group: SourceFiles) -> list[str]:
     if group.names is not None:
         try:
             return list(dict.fromkeys(group.names()))
-        except (InputError, PipelineError, OSError, ValueError, LookupError):
+        except (PipelineError, OSError, ValueError, LookupError, TypeError):
             return []  # the stage reports the error; until then the digests of these files count
     if group.patterns and group.path.is_dir():
         matching = [path for pattern in group.patterns for path in remote.glob(group.path, pattern)]
