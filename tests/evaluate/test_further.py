@@ -47,6 +47,16 @@ def judged(root, text: str, **options) -> dict:
     return measured(root, judgements="j.txt", **options)["judged"]
 
 
+def test_a_criterion_of_other_judgements_in_the_same_file_does_not_stay(prepared):
+    captions_side = sides()[1].split("test")
+    lines = [f"{image},{number},1\n" for number, image in zip(captions_side.ids, captions_side.image_ids, strict=True)]
+    for graded, inference in ((lines, "nns"), (lines[:-1], "csls")):
+        (prepared / "j.csv").write_text("image_id,caption_id,grade\n" + "".join(graded))
+        measured(prepared, inference, judgements="j.csv")
+    assert not paths.evaluated("sum", "nns").exists()
+    assert paths.evaluated("sum", "csls").exists()
+
+
 def rows_of(file: str, schema: pa.Schema):
     return tables.read(paths.evaluated("sum", "nns") / file, schema).to_pandas()
 

@@ -33,6 +33,7 @@ from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import DeadRun, PipelineError
 from vse_pipe.core.files import partial as partial_folder
 from vse_pipe.project import paths
+from vse_pipe.project.registry import LOSSES
 from vse_pipe.train import checkpoint, optimise, stage
 from vse_pipe.train import model as train_model
 from vse_pipe.train.data import TrainTable
@@ -228,6 +229,16 @@ def test_a_loss_without_a_message_is_dead_without_a_gradient_and_alive_at_its_mi
     ):
         watch.after(7, [StepResult(6000.0, 0.0, 128)] * 8, 0.0)
     watch.after(7, [StepResult(0.0, 0.0, 128)] * 8, 3.5)
+
+
+def test_a_plateau_is_that_of_the_full_batches_and_recorded_for_the_end():
+    """A shorter last batch has another loss, and a sampler may make larger batches than params say."""
+    stuck = partial(LOSSES.load("max").stuck, params=LOSSES.options("max")())
+    watch = Watch("run", "max", 3.2, stuck)
+    per_pair = 2 * LOSSES.options("max")().margin
+    steps = [StepResult(per_pair * 256, 1.0, 256)] * 8 + [StepResult(per_pair * 50, 1.0, 50)]
+    assert "plateau" in watch.after(1, steps, 3.0)
+    assert watch.after(2, steps, 90.0) is None
 
 
 def _first_rows(pairs) -> np.ndarray:

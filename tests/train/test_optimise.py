@@ -192,6 +192,15 @@ def test_chunks_give_the_gradient_of_the_whole_batch(loss, chunk):
         assert weight.grad.any(), name
 
 
+def test_chunks_leave_a_side_alone_that_has_nothing_to_train():
+    scheme, batch = _work("max")
+    scheme.model.img.requires_grad_(False)
+    whole = scheme.terms(scheme.model.img(batch.features), scheme.model.txt(*batch.texts), batch).total()
+    assert optimise.backward(scheme, batch, 3).item() == pytest.approx(whole.item(), rel=1e-5)
+    assert scheme.model.txt.embed.weight.grad.any()
+    assert all(weight.grad is None for weight in scheme.model.img.parameters())
+
+
 @pytest.mark.parametrize("options", [{"dropout": 0.5}, {"drop_words": 0.5, "pooling": "gpo"}], ids=" ".join)
 def test_both_passes_drop_the_same_words(options):
     """Were the second pass to draw anew, the gradient would not be that of the value returned."""

@@ -133,6 +133,8 @@ def evaluate(
 ) -> None:
     """Rank the queries of a run under inference criteria, and measure recall and hubness."""
     params = _project.params()
+    if grouping is not None and (dims, precision) != (None, None):
+        raise UsageError("--by groups what --dims and --precision do not measure: give it alone")
     if grouping is not None:
         params = replace(params, evaluate=params.evaluate.model_copy(update={"by": grouping}))
     chosen = _project.chosen_runs(run, params, ranked=True)

@@ -56,7 +56,8 @@ def silence() -> None:
 def tolerate_any_terminal() -> None:
     """Print characters outside of the terminal's encoding as escapes."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        encoding = (getattr(stream, "encoding", None) or "").lower()
+        if hasattr(stream, "reconfigure") and not encoding.startswith("utf"):
             stream.reconfigure(errors="backslashreplace")
 
 

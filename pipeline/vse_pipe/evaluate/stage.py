@@ -13,7 +13,7 @@ from vse_pipe.artifacts.images import DESCRIBED
 from vse_pipe.core import console, locks
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, PipelineError, UsageError, unknown
-from vse_pipe.core.files import whole_folder, write_json
+from vse_pipe.core.files import sha256, whole_folder, write_json
 from vse_pipe.core.places import command_of
 from vse_pipe.evaluate.ensemble import load_embeddings
 from vse_pipe.evaluate.measure import Result, results
@@ -110,10 +110,12 @@ def _identities(params: Params, run: str) -> identity.Inputs:
 
 
 def _settings_digest(params: Params, run: str) -> str:
-    """Settings of all criteria: the section evaluate, the ensemble and the seed."""
+    """Settings of all criteria: the section evaluate and its files, the ensemble and the seed."""
     node = params.ensembles.get(run)
     settings = params.evaluate.model_dump(mode="json", exclude={"memory"})
-    content = {"evaluate": settings, "ensemble": node and node.entry, "seed": params.seed}
+    beside = params.evaluate.for_dataset(params.dataset(run)).files
+    files = {file: sha256(Path(file)) for file in sorted(beside) if Path(file).is_file()}
+    content = {"evaluate": settings, "files": files, "ensemble": node and node.entry, "seed": params.seed}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -139,7 +139,7 @@ class Task:
         if self.validation is None:
             raise InputError(f"{self.lacking}, so nothing can choose parameters; give them, such as inference.rgm.lam")
         disjoint(self.validation, self.split, "validation data", "split", self.names)
-        disjoint(self.validation_bank.split, self.validation, "validation data", "bank")
+        disjoint(self.validation_bank.split, self.validation, "validation data", "bank", self.names)
         folds = evaluation.tuning_folds(self.validation, self.options)
         return trials(folds, self.validation_bank, self.similarity, self.options.memory, sets)
 

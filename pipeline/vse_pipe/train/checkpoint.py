@@ -120,7 +120,7 @@ def _content(folder: Path, mark: str) -> str:
 
 
 # Fields of Progress that are no tensors, and those that are.
-_NUMBERS = ("epoch", "best_rsum", "best_epoch", "history", "records", "processes")
+_NUMBERS = ("epoch", "best_rsum", "best_epoch", "history", "records", "processes", "stuck")
 _TENSORS = ("best", "best_peer", "scheme", "average")
 
 
@@ -130,7 +130,7 @@ class Progress:
 
     best_peer: the scheme's second model at that epoch, if any. records: one record of the scheme
     for each epoch; scheme: its state; average: averaged weights. processes: the largest number of
-    processes in an epoch.
+    processes in an epoch. stuck: why the last epoch stood still at chance, if it did.
     """
 
     epoch: int = 0
@@ -143,6 +143,7 @@ class Progress:
     best_peer: dict[str, Tensor] = field(default_factory=dict)
     average: dict[str, Tensor] = field(default_factory=dict)
     processes: int = 1
+    stuck: str | None = None
 
 
 def save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, mark: str) -> None:

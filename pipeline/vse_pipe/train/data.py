@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,9 @@ from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.processes import Share
 from vse_pipe.train.matches import Incidence, Matches
-from vse_pipe.train.pictures import Pictures
+
+if TYPE_CHECKING:
+    from vse_pipe.train.pictures import Pictures
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class Pairs:
     texts: Texts
     places: np.ndarray
     owners: np.ndarray
-    pictures: Pictures | None = None
+    pictures: "Pictures | None" = None
     mismatched: np.ndarray | None = None
     incidence: Incidence | None = None
     trust: np.ndarray | None = None
@@ -103,7 +106,7 @@ class Pairs:
         """Matches of the batch of these pairs; None where each text has one image, ``owners``."""
         return None if self.incidence is None else self.incidence.matches(pairs)
 
-    def source(self, pixels: bool) -> np.ndarray | Pictures:
+    def source(self, pixels: bool) -> "np.ndarray | Pictures":
         """The input of ``model.images``: stored features, or the images as they were extracted."""
         if not pixels:
             return self.array
@@ -156,7 +159,7 @@ class TrainTable:
         pair_table: pa.Table,
         features: Features,
         texts: Texts,
-        pictures: Pictures | None = None,
+        pictures: "Pictures | None" = None,
         same_text: bool = False,
         mentions: pa.Table | None = None,
     ) -> "TrainTable":

@@ -7,6 +7,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,9 @@ from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.train.data import Pairs, TrainTable, mentions_of
 from vse_pipe.train.matches import Incidence
 from vse_pipe.train.model import network_holder
-from vse_pipe.train.pictures import AREA, Drawing, Pictures, PixelNetwork
+
+if TYPE_CHECKING:
+    from vse_pipe.train.pictures import Pictures, PixelNetwork
 
 
 def word_file(text: Member, run: str) -> Path | None:
@@ -142,7 +145,8 @@ def all_inputs(node: Run, name: str) -> identity.Inputs:
     """All that a training reads, for its fingerprint: data set, vectors of teachers and of words,
     features, texts and pairs."""
     injected = paths.injected(node.dataset, node.noise)
-    read = identity.parts_of(paths.prepared(node.dataset)) | identity.inputs_of(injected)
+    # The whole data set, regions too, in place of the parts that the pairs were made from.
+    read = identity.inputs_of(injected) | identity.parts_of(paths.prepared(node.dataset))
     if (words := word_file(node.text, name)) is not None:
         read |= {str(words): {"file": sha256(words)}}
     return read | identities([*feature_folders(node), injected])
@@ -158,27 +162,26 @@ def trained_on(node: Run, run: str) -> tuple[features.Features, Texts]:
     return features.read(places[0]), texts.read(places[1])
 
 
-def network(params: Params, node: Run, stored: features.Features) -> PixelNetwork | None:
+def network(params: Params, node: Run, stored: features.Features) -> "PixelNetwork | None":
     """The network of encoders that hold the one behind the features; None for others. Random
     weights follow from the project's seed; all else of a run from the run's."""
     holder = network_holder(node.image, node.text)
     if holder is None:
         return None
     source = params.features[node.features]
-    return PixelNetwork.of_features(node.features, source, stored.meta, holder.load_network(source, params.seed))
+    return holder.network(node.features, source, stored.meta, params.seed)
 
 
-def pictures(node: Run, stored: features.Features, backbone: dict | None, device: torch.device) -> Pictures | None:
+def pictures(node: Run, stored: features.Features, backbone: dict | None, device: torch.device) -> "Pictures | None":
     """The pictures of the run, for image encoders that read pixels. backbone: as of
-    ``Pictures.join``."""
+    ``Pictures.join``. Other runs do not depend on the code that reads pictures."""
     if backbone is None or IMAGE_ENCODERS.traits(node.image.name).reads != "pixels":
         return None
-    options = node.image.params
-    drawing = Drawing(options.crop, options.flip, node.seed, getattr(options, "area", AREA))
-    return Pictures.join(node.dataset, stored, backbone, device, drawing)
+    member = IMAGE_ENCODERS.load(node.image.name)
+    return member.pictures(node.dataset, stored, backbone, device, node.image.params, node.seed)
 
 
-def table(node: Run, stored: features.Features, treated: Texts, pictures: Pictures | None, name: str) -> TrainTable:
+def table(node: Run, stored: features.Features, treated: Texts, pictures: "Pictures | None", name: str) -> TrainTable:
     """The pairs of the run, joined with its features and texts. Raises InputError where pairs have
     weights between 0 and 1 that the run would not heed."""
     prepared = paths.prepared(node.dataset)

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,21 +121,21 @@ class Watch:
     stops: bool = True
     warned: int = 0
 
-    def after(self, epoch: int, steps: Sequence[StepResult], rsum: float) -> None:
-        """Warn of the first epoch that stood still at chance. Raises DeadRun where no gradient is
-        left.
+    def after(self, epoch: int, steps: Sequence[StepResult], rsum: float) -> str | None:
+        """Why the epoch stood still at chance on the plateau of its loss; None for other epochs.
+        Warns of the first one that stood still. Raises DeadRun where no gradient is left.
 
         epoch: counted from 1; steps: the steps of the epoch in order; rsum: validation rsum after
         it.
         """
         if not steps or not self._at_chance(rsum):
-            return
+            return None
         pairs = max(step.pairs for step in steps)
         # A shorter batch has another loss.
         full = [step for step in steps if step.pairs == pairs]
         last = full[-math.ceil(len(full) / 4) :]
         loss, norm = float(np.mean([step.loss for step in last])), max(step.norm for step in last)
-        reason = self.stuck(loss, pairs) if self.stuck else None
+        reason = plateau = self.stuck(loss, pairs) if self.stuck else None
         is_dead = norm <= VANISHED and (reason or loss > UNSOLVED)
         if is_dead:
             advice = reason or f"the loss stands at {loss:.4g}; change train.lr or the options of loss.{self.loss}"
@@ -147,19 +147,7 @@ class Watch:
         if reason and not self.warned:
             warn(message)
             self.warned = epoch
-
-    def end(self, row: Mapping[str, Any], pairs: int) -> str | None:
-        """Why a run that ended at chance stood still; None for other runs. Warns too, unless
-        ``after`` just did.
-
-        row: last row of history.csv; pairs: batch size.
-        """
-        if not self.stuck or not self._at_chance(row["val_rsum"]):
-            return None
-        reason = self.stuck(row["loss"], pairs)
-        if reason and self.warned != row["epoch"]:
-            warn(f"train {self.name}: {reason}")
-        return reason
+        return plateau
 
     def _at_chance(self, rsum: float) -> bool:
         most = min(ABOVE * self.chance, ON_THE_WAY * (HIGHEST - self.chance))
@@ -207,7 +195,7 @@ def fit(
             if averages:
                 row[model_files.UNAVERAGED] = validate(scheme.models)["val_rsum"]
         if watch is not None:
-            watch.after(epoch + 1, steps, row["val_rsum"])
+            progress.stuck = watch.after(epoch + 1, steps, row["val_rsum"])
         _record(scheme, averages, progress, row)
         processes.require_same_on_all(_shared_tensors(scheme, progress), "weights")
         if processes.is_first():

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,8 +25,10 @@ from vse_pipe.ranking.fragments import Similarity, Words, build_similarity
 from vse_pipe.train import processes as train_processes
 from vse_pipe.train.data import Batch, image_inputs, text_inputs, text_lengths
 from vse_pipe.train.heads import exact
-from vse_pipe.train.pictures import Pictures
 from vse_pipe.train.scored import LossTerms, Scored
+
+if TYPE_CHECKING:
+    from vse_pipe.train.pictures import Pictures
 
 
 class DualEncoder(nn.Module):
@@ -208,7 +210,7 @@ def describe(member: Member) -> dict:
 
 def images(
     model: DualEncoder,
-    source: np.ndarray | Pictures,
+    source: "np.ndarray | Pictures",
     rows: np.ndarray,
     device: torch.device,
     batch: int = 1024,

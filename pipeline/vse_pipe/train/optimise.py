@@ -236,8 +236,11 @@ def backward(scheme: Scheme, batch: Batch, chunk: int) -> Float[Tensor, ""]:
     after = _state(device)
     for part, states, sides in zip(parts, draws, encoded, strict=True):
         _restore(device, states)
-        again = map(_vectors, model.encode(part, device, precision))
-        torch.autograd.backward(list(again), [_vectors(side).grad for side in sides])
+        pairs = zip(model.encode(part, device, precision), sides, strict=True)
+        # A side without weights to train has no graph.
+        again = [(_vectors(new), _vectors(side).grad) for new, side in pairs if _vectors(new).requires_grad]
+        vectors, gradients = zip(*again, strict=True)
+        torch.autograd.backward(vectors, gradients)
     _restore(device, after)
     return total.detach()
 

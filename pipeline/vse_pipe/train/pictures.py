@@ -162,6 +162,14 @@ class Pictures:
             ahead=ahead_of(device),
         )
 
+    @classmethod
+    def for_training(
+        cls, dataset: str, features: Features, backbone: dict, device: torch.device, params: Any, seed: int
+    ) -> "Pictures":
+        """``join`` with the crops of an image encoder. params: of the encoder; seed: of the run."""
+        drawing = Drawing(params.crop, params.flip, seed, getattr(params, "area", AREA))
+        return cls.join(dataset, features, backbone, device, drawing)
+
     def tested(self, work: Iterable[np.ndarray]) -> Iterator[Tensor]:
         """Pixels of each array of rows, uint8 (rows, crops, S, S, 3), as in ``extract``.
 

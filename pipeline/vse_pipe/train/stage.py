@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -31,8 +32,10 @@ from vse_pipe.train import processes as engine_processes
 from vse_pipe.train.data import TrainTable
 from vse_pipe.train.inputs import Teacher
 from vse_pipe.train.model import DualEncoder, build, describe, described, objective
-from vse_pipe.train.pictures import PixelNetwork
 from vse_pipe.train.scheme import Scheme, Setting
+
+if TYPE_CHECKING:
+    from vse_pipe.train.pictures import PixelNetwork
 
 
 def flush_denormals() -> None:
@@ -119,8 +122,10 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     if not processes.is_first():
         return
     ended = loop.ending(scheme, progress)
-    if stuck := watch.end(progress.history[-1], node.train.batch_size):
-        ended |= {"stuck": stuck, "converged": False}
+    if progress.stuck:
+        if watch.warned != progress.epoch:
+            warn(f"train {name}: {progress.stuck}")
+        ended |= {"stuck": progress.stuck, "converged": False}
     config = _config(params, name, table, stored, progress)
     config |= {"ended": ended}
     config |= {"backbone": network.described} if network else {}
@@ -165,7 +170,7 @@ def _scheme(
     node: Run,
     name: str,
     table: TrainTable,
-    network: PixelNetwork | None,
+    network: "PixelNetwork | None",
     stored: features.Features,
     device: torch.device,
 ) -> Scheme:
@@ -189,7 +194,7 @@ def _scheme(
     return SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
 
 
-def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: str) -> Callable[[int], DualEncoder]:
+def _builder(node: Run, table: TrainTable, network: "PixelNetwork | None", name: str) -> Callable[[int], DualEncoder]:
     """A function from seed to a model with fresh weights, on the CPU; words start from their
     vectors, if any."""
     words = inputs.word_vectors(node.text, table.train_pairs.texts, name)

@@ -113,7 +113,7 @@ def _plain(value: object) -> object:
     if isinstance(value, torch.Tensor):
         return value.detach().contiguous().reshape(-1).view(torch.uint8).numpy(), str(value.dtype), tuple(value.shape)
     if isinstance(value, pa.Table):
-        return str(value.schema), value.to_pydict()
+        return [(field.name, str(field.type)) for field in value.schema], value.to_pydict()
     if isinstance(value, np.ndarray):
         return np.array(value)
     if isinstance(value, dict):

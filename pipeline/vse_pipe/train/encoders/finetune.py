@@ -9,11 +9,11 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from vse_pipe.core.errors import IntegrityError
-from vse_pipe.extract.job import Backbone
 from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.train.encoders.options import ImageFinetuneOptions as Params
 from vse_pipe.train.heads import Branch, OwnRate, l2norm, linear, unit
+from vse_pipe.train.pictures import Pictures, PixelNetwork
 
 
 class FinetuneImageEncoder(nn.Module):
@@ -85,13 +85,14 @@ class FinetuneImageEncoder(nn.Module):
 
 
 build_image = FinetuneImageEncoder
+pictures = Pictures.for_training
 
 
-def load_network(source: FeatureSet, seed: int) -> tuple[Backbone, nn.Module, dict]:
-    """The backbone of the features, its network, and nothing else for config.json. Raises the
+def network(name: str, source: FeatureSet, meta: dict, seed: int) -> PixelNetwork:
+    """The network of the features ``name``. Raises as ``PixelNetwork.of_features``, and the
     backbone's errors for missing weights."""
     backbone = BACKBONES.load(source.backbone.name).build(source.backbone.params, seed)
-    return backbone, backbone.module, {}
+    return PixelNetwork.of_features(name, source, meta, (backbone, backbone.module, {}))
 
 
 def restore_network(described: dict, folder: Path, options: Sequence[object] = ()) -> nn.Module:

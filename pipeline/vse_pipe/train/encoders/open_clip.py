@@ -17,12 +17,11 @@ from torch.nn.utils import parametrize
 
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.text import SPECIAL
-from vse_pipe.extract.job import Backbone
 from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.train.encoders.options import PairShape, TextOpenClipOptions
 from vse_pipe.train.heads import OwnRate, exact
-from vse_pipe.train.pictures import transform
+from vse_pipe.train.pictures import Pictures, PixelNetwork, transform
 
 # Names of rows of equal blocks in open_clip, timm and transformers, and of what lies before the
 # blocks.
@@ -237,11 +236,15 @@ def _without_base(side: nn.Module, keys: Any) -> None:
     keys.missing_keys[:] = [key for key in keys.missing_keys if not any(map(key.endswith, base))]
 
 
-def load_network(source: FeatureSet, seed: int) -> tuple[Backbone, PairNetwork, dict]:
-    """The image side of the pair as a backbone, the pair, and its configuration. Raises as
-    ``pair.load``."""
+pictures = Pictures.for_training
+
+
+def network(name: str, source: FeatureSet, meta: dict, seed: int) -> PixelNetwork:
+    """The pair behind the features ``name``, with its configuration. Raises as ``pair.load`` and
+    ``PixelNetwork.of_features``."""
     image, text, configuration = BACKBONES.load("open_clip").both(source.backbone.params, seed)
-    return image, PairNetwork(image.module, text, image.about["dimensions"]), configuration
+    pair = PairNetwork(image.module, text, image.about["dimensions"])
+    return PixelNetwork.of_features(name, source, meta, (image, pair, configuration))
 
 
 def restore_network(described: dict, folder: Path, options: Sequence[object]) -> PairNetwork:
