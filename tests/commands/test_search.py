@@ -15,7 +15,7 @@ from tests.commands.script import COMMAND, environment, succeed
 from tests.prepare._data import pictures
 from tests.search import project as artefacts
 from vse_pipe.artifacts import images
-from vse_pipe.core.files import partial
+from vse_pipe.core.files import partial_folder
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 
@@ -137,7 +137,7 @@ def test_killed_it_goes_on(call, tmp_path):
     artefacts.params(Path(), **document)
     shards = paths.extracted("My-Photos", "filters_My-Photos") / "shards"
     moments = [
-        lambda: partial(paths.prepared("My-Photos")).exists(),
+        lambda: partial_folder(paths.prepared("My-Photos")).exists(),
         lambda: sum(name.startswith("0") for _, _, names in os.walk(shards) for name in names) > 10,
         lambda: paths.embedded("My-Photos").with_name("My-Photos.lock").exists() and not shards.exists(),
     ]

@@ -17,7 +17,7 @@ from vse_pipe.train import checkpoint
 
 pytestmark = pytest.mark.acceptance
 _RUN = Path("data/train/sum")
-_MODEL, _UNFINISHED = _RUN / "model.safetensors", files.partial(_RUN)
+_MODEL, _UNFINISHED = _RUN / "model.safetensors", files.partial_folder(_RUN)
 _STATE = _UNFINISHED / checkpoint.STATE
 _EPOCHS = 30
 _LONG = ("-S", f"train.epochs={_EPOCHS}", "train")

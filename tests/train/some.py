@@ -15,7 +15,7 @@ from tests.regions_project import run_of
 from tests.toy_project import write_prepared
 from vse_pipe.artifacts import model_files
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core.files import partial as partial_folder
+from vse_pipe.core.files import partial_folder
 from vse_pipe.core.text import SPECIAL, Tokens
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject

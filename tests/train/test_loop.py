@@ -31,7 +31,7 @@ from tests.train.some import (
 )
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import DeadRun, PipelineError
-from vse_pipe.core.files import partial as partial_folder
+from vse_pipe.core.files import partial_folder
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train import checkpoint, optimise, stage

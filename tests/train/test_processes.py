@@ -152,7 +152,7 @@ def test_under_dvc_a_killed_process_ends_all_and_one_process_goes_on(project, mo
     load_params(project, train=many)
     Path("dvc.yaml").write_text(_DVC)
     subprocess.run(["dvc", "init", "-q", "--no-scm"], check=True)
-    out = files.partial(paths.trained("sum"))
+    out = files.partial_folder(paths.trained("sum"))
     with subprocess.Popen(["dvc", "repro"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as dvc:
         _until(lambda: len(_workers(dvc.pid)) == 2, dvc)
         workers = _workers(dvc.pid)

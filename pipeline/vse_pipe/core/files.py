@@ -218,7 +218,7 @@ def tidy(out: Path) -> None:
 
     Raises PipelineError where a file has the folder's name.
     """
-    for folder in (out, partial(out)):
+    for folder in (out, partial_folder(out)):
         for left in [*folder.glob(_TEMPORARY), *folder.glob(f"*/{_TEMPORARY}")]:
             shutil.rmtree(left, ignore_errors=True)
     bring_back(out)
@@ -249,13 +249,13 @@ def require_ours(out: Path, ours: Sequence[str]) -> None:
         )
 
 
-def partial(out: Path) -> Path:
+def partial_folder(out: Path) -> Path:
     """Where the folder ``out`` is built before it takes its place."""
     return out.with_name(out.name + ".partial")
 
 
 def _replaced(out: Path) -> Path:
-    return partial(partial(out))
+    return partial_folder(partial_folder(out))
 
 
 @contextlib.contextmanager
@@ -267,7 +267,7 @@ def whole_folder(out: Path, ours: Sequence[str] = ("*",)) -> Iterator[Path]:
     """
     tidy(out)
     require_ours(out, ours)
-    building = partial(out)
+    building = partial_folder(out)
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
     try:

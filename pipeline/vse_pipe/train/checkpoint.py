@@ -27,7 +27,7 @@ from vse_pipe.core import processes
 from vse_pipe.core.console import warn
 from vse_pipe.core.files import (
     json_text,
-    partial,
+    partial_folder,
     replace_folder,
     require_ours,
     save_tensors,
@@ -81,7 +81,7 @@ def begin(out: Path, mark: str) -> Path:
     state of the run with the fingerprint ``mark``. Raises PipelineError where ``out`` holds a
     foreign file."""
     require_ours(out, paths.output_patterns(FILES))
-    building = partial(out)
+    building = partial_folder(out)
     if processes.is_first() and read(building)[0].get("fingerprint") != mark:
         shutil.rmtree(building, ignore_errors=True)
     return building

@@ -14,7 +14,7 @@ from tests.toy_project import PARAMS, load_params
 from tests.train.some import CPU, check_resumes, history, killed_after, ready
 from vse_pipe.artifacts import model_files, pairs
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
-from vse_pipe.core.files import partial
+from vse_pipe.core.files import partial_folder
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.ensemble import Ensemble, run_embeddings
 from vse_pipe.evaluate.stage import evaluate
@@ -68,7 +68,7 @@ def test_killed_runs_end_bit_equal_with_the_networks_of_the_best_epoch(project):
     assert found["similarity"] == "cosine + cosine"
     shutil.rmtree(paths.trained("ncr"))
     killed_after(int(rows.val_rsum.idxmax()) + 1, _params(project), "ncr")
-    state = load_file(partial(paths.trained("ncr")) / checkpoint.STATE)
+    state = load_file(partial_folder(paths.trained("ncr")) / checkpoint.STATE)
     for weights, prefix in zip(kept, ("model/", "scheme/model/"), strict=True):
         assert all(torch.equal(tensor, state[prefix + name]) for name, tensor in weights.items())
     assert not torch.equal(kept[0]["img.fc.weight"], kept[1]["img.fc.weight"])
