@@ -188,7 +188,7 @@ PAGE = ROOT / "docs/extending.md"
 _SCRIPT = """
 import importlib, json, sys
 from pathlib import Path
-from vse_pipe.project import code
+from vse_pipe.project import code, registry
 from tests.docs import runner
 root = Path(sys.argv[1])
 project = runner.Project(root)
@@ -199,7 +199,10 @@ for step in json.load(sys.stdin):
             file.write(step["text"])
         importlib.invalidate_caches()
         sys.modules.pop(step["file"].removeprefix("pipeline/").removesuffix(".py").replace("/", "."), None)
-        code._graph.cache_clear()  # a command of its own would see the file
+        # A command of its own would see the file.
+        code._graph.cache_clear()
+        for family in vars(registry).values():
+            vars(family).pop("_names", None) if isinstance(family, registry.Family) else None
     else:
         project.run(step["run"])
         print("ran", step["run"])

@@ -2,7 +2,7 @@
 noises, teachers, runs. The docstring under a field explains its key."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -81,8 +81,8 @@ class OpenNode(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_member(cls, values: dict) -> dict:
-        name = values.get(cls._key)
+    def _read_member(cls, values: Any) -> Any:
+        name = values.get(cls._key) if isinstance(values, dict) else None
         if not isinstance(name, str):
             return values
         options = {key: value for key, value in values.items() if key not in cls.model_fields}
