@@ -11,7 +11,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from unittest import mock
 
@@ -20,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from dvc.repo import Repo
-from PIL import Image
 from ruamel.yaml import YAML
 
 from tests.acceptance import forked
+from tests.prepare import _data
 from tests.small_project import QUICK
 from vse_pipe import cli
 
@@ -139,14 +138,12 @@ def _is_ours(command: str) -> bool:
     return command.startswith("vse-pipe ") and not re.search(r"[|>;$~]|-completion$", plain)
 
 
-SPLITS = {"train": 8, "dev": 4, "test": 4}
 WORDS = ["two", "dogs", "run", "along", "the", "water", "while", "a", "child", "sits", "on", "swing", "near", "tram"]
 
 
 def picture(path: Path, seed: int = 0, size: tuple[int, int] = (48, 48)) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = np.random.default_rng(seed).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(path)
+    path.write_bytes(_data.picture(seed, size, "PNG" if path.suffix == ".png" else "JPEG"))
 
 
 def captions(seed: int, count: int = 5) -> list[str]:
@@ -156,43 +153,33 @@ def captions(seed: int, count: int = 5) -> list[str]:
 
 def karpathy(folder: Path) -> None:
     """``dataset_flickr8k.json`` with its pictures: five captions an image, as Flickr8k has."""
-    images = []
-    for split, count in SPLITS.items():
-        for _ in range(count):
-            number = len(images)
-            ids = [number * 5 + place for place in range(5)]
-            texts = zip(captions(number), ids, strict=True)
-            sentences = [{"raw": text, "imgid": number, "sentid": one} for text, one in texts]
-            image = {"filename": f"{number}.png", "imgid": number, "split": "val" if split == "dev" else split}
-            images.append({**image, "sentids": ids, "sentences": sentences})
-            picture(folder / "images" / f"{number}.png", number)
-    (folder / "dataset_flickr8k.json").write_text(json.dumps({"images": images, "dataset": "flickr8k"}))
+    splits = ["train"] * 8 + ["val"] * 4 + ["test"] * 4
+    entries = [_data.entry(n, split, tuple(captions(n))) for n, split in enumerate(splits)]
+    _data.karpathy(folder, entries, "dataset_flickr8k.json")
 
 
 def precomp(folder: Path) -> None:
     """VSE++'s layout with features of 32 numbers."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for place, (split, count) in enumerate(SPLITS.items()):
-        features(folder / f"{split}_ims.npy", count, seed=place)
-        lines = [text for image in range(count) for text in captions(100 * place + image)]
-        (folder / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
+    _data.precomp(
+        folder,
+        {
+            split: (_data.rows(count, seed, (32,)), captions(seed, 5 * count))
+            for seed, (split, count) in enumerate({"train": 8, "dev": 4, "test": 4}.items())
+        },
+    )
 
 
 def tar_shards(folder: Path) -> None:
     """``train-000.tar`` and its like: a picture and a caption for each sample."""
     for split in ("train", "val", "test"):
-        for number in range(3):
-            picture(folder / "unpacked" / f"{number:06}.jpg", number)
-            (folder / "unpacked" / f"{number:06}.txt").write_text(captions(number, 1)[0])
-        with tarfile.open(folder / f"{split}-000.tar", "w") as shard:
-            for file in sorted((folder / "unpacked").iterdir()):
-                shard.add(file, file.name)
+        members = [part for n in range(3) for part in _data.sample(f"{n:06}", n, captions(n, 1)[0])]
+        _data.shard(folder / f"{split}-000.tar", members)
 
 
 def picture_rows(folder: Path) -> None:
     """``train-000.parquet`` and its like: a picture's bytes and its captions in each row."""
-    picture(folder / "0.png")
-    row = {"image": {"bytes": (folder / "0.png").read_bytes(), "path": "0.png"}, "caption": captions(0, 2)}
+    folder.mkdir(parents=True, exist_ok=True)
+    row = {"image": {"bytes": _data.picture(0), "path": "0.png"}, "caption": captions(0, 2)}
     for split in ("train", "val", "test"):
         pq.write_table(pa.Table.from_pylist([row] * 3), folder / f"{split}-000.parquet")
 
@@ -208,7 +195,7 @@ def entities(folder: Path) -> None:
 
 def features(path: Path, rows: int, seed: int = 0) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, np.random.default_rng(seed).standard_normal((rows, 32)).astype(np.float32))
+    np.save(path, _data.rows(rows, seed, (32,)))
 
 
 def word_vectors(path: Path) -> None:
