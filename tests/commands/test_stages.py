@@ -1,4 +1,4 @@
-"""The commands of the stages: engines, shares, and what a stage must not remove."""
+"""The commands of the stages: shares, Ray, and what a stage must not remove."""
 
 import shutil
 import sys
@@ -9,20 +9,10 @@ import pytest
 
 from tests.command_line import caller, failure, output
 from tests.extract import project
-from tests.toy_project import write_params
 from vse_pipe.commands import _project
 from vse_pipe.core.errors import UsageError, missing_package
 
-COMMANDS = [("embed",), ("evaluate",), ("audit", "--run", "sum")]
 WHAT = f"error: {missing_package('engine ray', 'ray')}\n"
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_params_yaml_and_set_name_the_engine(call, tmp_path, monkeypatch, command):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    write_params(tmp_path, engine={"name": "ray", "workers": 2})
-    assert call(*command) == (4, "", WHAT)
-    assert WHAT not in failure(call, 3, "-S", "engine.name=local", *command)  # nothing is trained
 
 
 @pytest.fixture
@@ -40,6 +30,15 @@ def test_shares_and_then_the_whole(extract) -> None:
         assert f"share {share} is finished" in output(extract, "--features", "small", "--shard", share)[1]
     assert "going on after 5 of 5 shards" in output(extract, "--features", "small")[1]
     assert "data/extract/tiny/small is up to date" in output(extract)[1]
+
+
+def test_params_yaml_and_set_name_the_engine(extract, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    params = Path("params.yaml")
+    params.write_text(params.read_text() + "\nengine: {name: ray, workers: 2}\n")
+    assert WHAT in failure(extract, 4, "--features", "small")
+    params.write_text(params.read_text().replace("name: ray", "name: local"))
+    output(extract, "--features", "small")
 
 
 def test_a_mistake_in_a_run_is_told_before_anything_is_extracted(extract) -> None:

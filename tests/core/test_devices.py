@@ -18,8 +18,7 @@ from torch import nn
 from torchvision import models
 
 from tests.hostile import Hostile
-from tests.pools import Elsewhere
-from vse_pipe.core import devices, memory, workers
+from vse_pipe.core import devices, memory
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.weights import WeightsFile, cache, locate, source_of
@@ -214,20 +213,6 @@ def test_seeded_depends_on_seed_and_names_only() -> None:
     assert torch.equal(first[0].weight, again[0].weight)
     assert not torch.equal(first[0].weight, other[0].weight)
     assert not torch.equal(first[0].weight, devices.seeded(layers, 2, "a")[0].weight)
-
-
-def test_work_is_done_here_part_by_part_or_by_the_pool_that_is_open() -> None:
-    asked = iter(range(3))
-    found = workers.run_parts(lambda parts: (part + 1 for part in parts), asked)
-    assert (next(found), list(asked)) == (1, [1, 2])
-    assert (workers.worker_count(), workers.has_pool()) == (1, False)
-    pool = Elsewhere(count=4, block=3)
-    with pytest.raises(KeyError), workers.using(pool):
-        assert (workers.worker_count(), workers.has_pool()) == (4, True)
-        found = workers.run_parts(lambda parts: [part * part for part in parts], range(10))
-        assert list(found) == [n * n for n in range(10)]
-        raise KeyError
-    assert (pool.asked, workers.has_pool()) == ([10], False)
 
 
 CONTENT = b"weights"

@@ -9,8 +9,8 @@ from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import code as project_code
 from vse_pipe.project import registry
-from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import nodes, schema
+from vse_pipe.project.params.nodes import EngineParams
 from vse_pipe.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
 
 _INTRODUCTION = """# Parameters

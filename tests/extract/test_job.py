@@ -14,7 +14,7 @@ from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.job import with_backbone
 from vse_pipe.extract.work import work
 from vse_pipe.project import code
-from vse_pipe.project.engines.options import EngineParams
+from vse_pipe.project.params.nodes import EngineParams
 from vse_pipe.project.registry import BACKBONES
 
 

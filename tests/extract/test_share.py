@@ -17,7 +17,7 @@ from vse_pipe.core.errors import InputError, LockedError, MissingResource
 from vse_pipe.core.locks import share
 from vse_pipe.extract import stage
 from vse_pipe.extract.work import Work
-from vse_pipe.project.engines.options import EngineParams
+from vse_pipe.project.params.nodes import EngineParams
 from vse_pipe.project.params.typed import Params
 
 

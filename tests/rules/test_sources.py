@@ -20,7 +20,7 @@ from tests.rules.sources import PACKAGE, ROOT, modules, tree
 from vse_pipe.core.errors import UnknownMember
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import code, registry
-from vse_pipe.project.registry import BACKBONES, ENGINES, LOSSES, RUN_FAMILIES, Family, options_class
+from vse_pipe.project.registry import BACKBONES, LOSSES, RUN_FAMILIES, Family, options_class
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 # Folders of pure maths: no I/O; that it imports no artefacts is a contract in pyproject.toml.
@@ -203,7 +203,7 @@ def test_hooks_run_the_checks_of_make_lint_by_the_tools_of_setup():
 
 
 # Engines and sections of the page have no options.
-FAMILIES = [one for one in vars(registry).values() if isinstance(one, Family) and one is not ENGINES]
+FAMILIES = [one for one in vars(registry).values() if isinstance(one, Family)]
 MEMBERS = [(family, name) for family in FAMILIES for name in family.names()]
 # The function of each family, or the two of which a member has one.
 FUNCTIONS = {
@@ -262,7 +262,7 @@ def test_a_typo_gets_the_near_miss_and_params_yaml_lists_every_member_of_a_run()
 
 def test_a_folder_of_members_and_its_options_hold_nothing_else():
     """The folder is the registry; ``_name`` is no member."""
-    members = {family.folder / name for family in [*FAMILIES, ENGINES] for name in family.names()}
+    members = {family.folder / name for family in FAMILIES for name in family.names()}
     odd = [
         str(path.relative_to(ROOT))
         for folder in {member.parent for member in members}

@@ -1,6 +1,5 @@
 """Helpers of all commands: options, values of --set, the project, and the selected nodes."""
 
-import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -12,7 +11,6 @@ from vse_pipe.commands import _help
 from vse_pipe.core import console
 from vse_pipe.core.errors import UsageError, unknown
 from vse_pipe.project import paths
-from vse_pipe.project.registry import ENGINES
 
 Device = Annotated[str, _help.choice("where to compute, or cuda:N", *_help.DEVICES)]
 _RANKED = "runs", "ensembles", "transfers"
@@ -89,11 +87,6 @@ def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:
     if name not in nodes:
         raise UsageError(unknown(kind, name, nodes))
     return [name]
-
-
-def spread(engine, device: str) -> contextlib.AbstractContextManager:
-    """A context in which the processes of ``engine`` of params.yaml do the work."""
-    return ENGINES.load(engine.name).opened(engine, device)
 
 
 def show_each(results: dict[str, dict], show: Callable[[dict, bool], None], as_json: bool) -> None:

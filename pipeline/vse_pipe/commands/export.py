@@ -72,7 +72,7 @@ def export(
         from vse_pipe.export.export import export_vectors
         from vse_pipe.project.params.load import load_measuring
 
-        measuring, options, *_ = load_measuring(_project.overrides)
+        measuring, options, _ = load_measuring(_project.overrides)
         sources = read(measuring, similarity, *files, bank_images=bank_images, bank_captions=bank_captions)
         manifest = export_vectors(sources, inference, measuring, options, to, direction, out.resolve())
     else:

@@ -196,8 +196,7 @@ def audit(
     from vse_pipe.audit import stage
 
     gallery = 12 if limit is None else min(limit, 1000)
-    with _project.spread(params.engine, device):
-        results = {name: stage.audit(params, name, gallery, device) for name in names}
+    results = {name: stage.audit(params, name, gallery, device) for name in names}
     _project.settle(params.groups, names, paths.audited, stage.FILES)
     return _project.show_each(results, figures.show, as_json)
 

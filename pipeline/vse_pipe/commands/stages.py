@@ -109,8 +109,7 @@ def embed(
     names = _project.chosen_runs(run, params, embedded=True)
     from vse_pipe.embed import stage
 
-    with _project.spread(params.engine, device):
-        outs = [stage.embed(params, name, device) for name in names]
+    outs = [stage.embed(params, name, device) for name in names]
     _project.settle(params.groups, names, paths.embedded, stage.FILES)
     return _project.wrote(outs, as_json)
 
@@ -149,10 +148,9 @@ def evaluate(
 
     criteria = criteria_named(inference)
     results: dict[tuple[str, ...], dict] = {}
-    with _project.spread(params.engine, device):
-        for name in chosen:
-            measured = stage.evaluate(params, name, criteria or params.ranked_under(name), device)
-            results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
+    for name in chosen:
+        measured = stage.evaluate(params, name, criteria or params.ranked_under(name), device)
+        results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
     _project.settle(params.groups, chosen, paths.evaluations, stage.FILES)
     if results or as_json:
         table.show_results(results, as_json)

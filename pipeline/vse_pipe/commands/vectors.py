@@ -68,10 +68,9 @@ def rank(
     from vse_pipe.evaluate.table import show_file_results
     from vse_pipe.project.params.load import load_measuring
 
-    params, options, seed, executor = load_measuring(_project.overrides)
-    with _project.spread(executor, device):
-        sources = read(params, similarity, *files, *further)
-        results = rank_vectors(sources, names or DEFAULT_CRITERIA, params, options, device, out, seed, qrels)
+    params, options, seed = load_measuring(_project.overrides)
+    sources = read(params, similarity, *files, *further)
+    results = rank_vectors(sources, names or DEFAULT_CRITERIA, params, options, device, out, seed, qrels)
     show_file_results(results, as_json)
     return require_all(names, results)
 

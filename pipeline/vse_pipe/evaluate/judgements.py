@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -263,13 +264,12 @@ def _precisions(labels: Labels, scores: Scores, queries: np.ndarray, items: np.n
     gallery = torch.from_numpy(np.flatnonzero(items >= 0))
     marks = torch.from_numpy(labels.has)
 
-    def shares(rows: slice) -> np.ndarray:
-        strip = scores.strip(rows)
+    def shares(rows: slice, strip: torch.Tensor) -> np.ndarray:
         distances = graded.distances(marks[queries[rows]].to(strip.device), marks[items[gallery]].to(strip.device))
         precisions = graded.r_precisions(strip[:, gallery.to(strip.device)], distances, ties).cpu().numpy()
         return np.where(queries[rows, None] >= 0, precisions, np.nan)
 
-    return np.concatenate([block for _, block in scores.over_strips(shares)])
+    return np.concatenate(list(starmap(shares, scores.blocks())))
 
 
 def _table(direction: str, fold: int, queries: np.ndarray, columns: dict[str, np.ndarray]) -> pa.Table:

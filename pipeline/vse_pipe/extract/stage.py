@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts import images
-from vse_pipe.core import workers
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import InputError, PipelineError
 from vse_pipe.core.files import require_ours
@@ -22,9 +21,8 @@ from vse_pipe.extract.job import Earlier, Job, Shard, plan, with_reused_rows
 from vse_pipe.extract.shards import Shards
 from vse_pipe.extract.work import Work
 from vse_pipe.project import paths
-from vse_pipe.project.engines.options import LOCAL, EngineParams
+from vse_pipe.project.params.nodes import LOCAL, EngineParams
 from vse_pipe.project.params.typed import FeatureSet, Params
-from vse_pipe.project.registry import ENGINES
 
 if TYPE_CHECKING:
     from vse_pipe.extract.compute import Computer
@@ -161,8 +159,8 @@ def computed_shards(
     """Yield the shards of ``numbers``, each with its number, in the order in which they finish.
     name: of the features.
 
-    The local engine has one network and decodes images in threads; other engines have a network in
-    each worker. Raises what computing and the engine raise."""
+    The local engine has one network and decodes images in threads; Ray has a network in each
+    worker. Raises what computing and Ray raise."""
     if not numbers:
         return
     if engine.name == LOCAL:
@@ -172,15 +170,16 @@ def computed_shards(
         title = f"extract {name}, batches of {job.node.backbone.params.batch_size}"
         yield from Computer(job, devices.resolve_device(device)).shards(numbers, title)
         return
+    from vse_pipe.project import ray
+
     task = _Task(name, job.node, job.seed, device, job.shards_digest)
-    with ENGINES.load(engine.name).opened(engine, device):
-        results = workers.run_parts(task, numbers, ordered=False)
-        yield from track(results, len(numbers), f"extract {name}, shards")
+    results = ray.computed(task, numbers, engine, device)
+    yield from track(results, len(numbers), f"extract {name}, shards")
 
 
 @dataclass
 class _Task:
-    """The work of an engine's worker, small enough to send: it builds the network by itself."""
+    """The work of one of Ray's workers, small enough to send: it builds the network by itself."""
 
     name: str
     node: FeatureSet

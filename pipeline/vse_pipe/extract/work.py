@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.locks import claim, share
-from vse_pipe.project.engines.options import EngineParams
+from vse_pipe.project.params.nodes import EngineParams
 
 
 @dataclass(frozen=True)

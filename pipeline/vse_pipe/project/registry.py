@@ -261,7 +261,6 @@ def options_class(member: str) -> str:
 FORMATS = Family("format", "vse_pipe.prepare.formats", FormatTraits())
 PROPOSALS = Family("proposals", "vse_pipe.prepare.proposals", ProposalTraits())
 BACKBONES = Family("backbone", "vse_pipe.extract.backbones", BackboneTraits())
-ENGINES = Family("engine", "vse_pipe.project.engines", Traits())
 TEXT_FEATURES = Family("text features", "vse_pipe.extract.texts", TextFeatureTraits())
 PROTOCOLS = Family("noise protocol", "vse_pipe.inject.protocols", ProtocolTraits())
 LOSSES = Family("loss", "vse_pipe.train.losses", LossTraits())

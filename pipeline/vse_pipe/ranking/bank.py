@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
+from itertools import starmap
 
 import torch
 from jaxtyping import Float, Int
@@ -72,13 +73,13 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
     if scores.shape[0] <= int(but_itself):
         raise InputError("the bank is empty: nothing to sum over")
 
-    def summed(rows: slice) -> Float[Tensor, " items"]:
-        exponents = scores.strip(rows) * beta
+    def summed(rows: slice, strip: Tensor) -> Float[Tensor, " items"]:
+        exponents = strip * beta
         if but_itself:
             exponents[:, rows].fill_diagonal_(-torch.inf)
         return fragments.column_log_sums(exponents)
 
-    return reduce(torch.logaddexp, (part for _, part in scores.over_strips(summed)))
+    return reduce(torch.logaddexp, starmap(summed, scores.blocks()))
 
 
 class Shares:
@@ -100,9 +101,9 @@ class Shares:
 
     @classmethod
     def over(cls, scores: Scores, beta: float) -> "Shares":
-        parts = scores.over_strips(lambda rows: cls(scores.strip(rows), rows.start, beta))
-        _, bank = next(parts)
-        for _, part in parts:
+        parts = (cls(strip, rows.start, beta) for rows, strip in scores.blocks())
+        bank = next(parts)
+        for part in parts:
             bank.add(part)
         return bank
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vse_pipe.core import console, workers
+from vse_pipe.core import console
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import blocks
 from vse_pipe.ranking.recall import Ties, Truth, counted, descending
@@ -29,9 +29,9 @@ Ranks = tuple[Float[np.ndarray, " pairs"], Int[np.ndarray, "queries best"]]
 
 
 def can_pass(sides: Sequence[Scores]) -> bool:
-    """Whether both directions come from the same products, on the CPU in this process."""
+    """Whether both directions come from the same products, on the CPU."""
     multiply = sides[0].product
-    if multiply is None or multiply is not sides[1].product or workers.has_pool():
+    if multiply is None or multiply is not sides[1].product:
         return False
     return multiply(slice(0, 1), slice(0, 1)).is_cpu
 

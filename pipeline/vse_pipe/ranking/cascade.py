@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vse_pipe.core import console, workers
+from vse_pipe.core import console
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking import fragments
 from vse_pipe.ranking.alignment import over_pairs
@@ -83,7 +83,7 @@ class ScoredPairs:
         images, captions = images.to(matrix.device), captions.to(matrix.device)
         cells = (images * len(self._captions) + captions)[matrix[images, captions].isnan()].unique()
         parts = cells.split(_AT_ONCE) if len(cells) else ()
-        scored = workers.run_parts(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
+        scored = map(partial(_scored, self._score, len(self._captions), where), parts)
         tracked = console.track(parts, len(parts), f"scoring {len(cells)} pairs, {_AT_ONCE} at a time")
         for part, scores in zip(tracked, scored, strict=True):
             fragments.must_be_finite(scores)
@@ -132,15 +132,14 @@ def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
     k = min(k, first.shape[1])
     chosen: list[tuple[Tensor, Tensor]] = []
 
-    def best(rows: slice) -> Int[Tensor, "rows k"]:
-        strip = first.strip(rows)
+    def best(strip: Float[Tensor, "rows items"]) -> Int[Tensor, "rows k"]:
         fragments.must_be_finite(strip)
         return top_k(strip, k)[1]
 
     def prepared() -> tuple[Int[Tensor, "queries k"], Float[Tensor, "queries k"]]:
         """Columns, and the second model's scores for all queries in one call."""
         if not chosen:
-            columns = torch.cat([places for _, places in first.over_strips(best)])
+            columns = torch.cat([best(strip) for _, strip in first.blocks()])
             owners = torch.arange(len(columns), device=columns.device)[:, None].expand_as(columns)
             chosen.append((columns, pick(owners, columns)))
         return chosen[0]
@@ -152,4 +151,4 @@ def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
         above = (k + 1 - fragments.best_tied_ranks(seconds)).to(strip)
         return strip.scatter(1, columns, rest + rest.abs().clamp_min(1.0) * above)
 
-    return first.mapped(reordered, first.notes, stored=True)
+    return first.mapped(reordered, first.notes)

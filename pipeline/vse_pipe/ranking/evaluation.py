@@ -116,14 +116,9 @@ def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, dep
     depths = depths or Depths(ks)
     joined = np.empty(len(truth.items))
     top = np.empty((scores.shape[0], min(max(ks), scores.shape[1])), np.int64)
-
-    def ranks_and_best(rows: slice) -> tuple[np.ndarray, np.ndarray]:
-        strip = scores.strip(rows)
-        return positions(strip, rows, truth, ties), top_k(strip, max(ks))[1].cpu().numpy()
-
-    for rows, (places, best) in scores.over_strips(ranks_and_best):
-        joined[truth.starts[rows.start] : truth.starts[rows.stop]] = places
-        top[rows] = best
+    for rows, strip in scores.blocks():
+        joined[truth.starts[rows.start] : truth.starts[rows.stop]] = positions(strip, rows, truth, ties)
+        top[rows] = top_k(strip, max(ks))[1].cpu().numpy()
     return outcome(joined, top, truth, ks, depths)
 
 
@@ -190,18 +185,11 @@ def rank_graded(
     judged = cells.select(rows)
     (correct, _, _), (good, grades, of_good) = judged.truth(above), judged.truth(0.0)
     places, good_places, cell_scores = (np.empty(len(values)) for values in (correct.items, good.items, cells.rows))
-    asking = Chosen(scores, rows)
-
-    def measured(part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        strip = asking.strip(part)
+    for part, strip in Chosen(scores, rows).blocks():
         inside = np.flatnonzero((judged.rows >= part.start) & (judged.rows < part.stop))
-        of_cells = strip.cpu().numpy()[judged.rows[inside] - part.start, judged.columns[inside]]
-        return inside, of_cells, positions(strip, part, correct, ties), positions(strip, part, good, ties)
-
-    for part, (inside, of_cells, of_correct, of_part) in asking.over_strips(measured):
-        cell_scores[inside] = of_cells
-        places[correct.starts[part.start] : correct.starts[part.stop]] = of_correct
-        good_places[good.starts[part.start] : good.starts[part.stop]] = of_part
+        cell_scores[inside] = strip.cpu().numpy()[judged.rows[inside] - part.start, judged.columns[inside]]
+        places[correct.starts[part.start] : correct.starts[part.stop]] = positions(strip, part, correct, ties)
+        good_places[good.starts[part.start] : good.starts[part.stop]] = positions(strip, part, good, ties)
     owners, good_owners = (np.repeat(rows, np.diff(truth.starts)) for truth in (correct, good))
     if not len(owners):
         return owners, {}, cell_scores

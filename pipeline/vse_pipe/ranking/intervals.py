@@ -15,7 +15,6 @@ The difference of two models has such an interval and no p-value."""
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,6 @@ import pyarrow.compute as pc
 from jaxtyping import Float, Int
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
-from vse_pipe.core import workers
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.hubness import FIGURES, skewness
@@ -206,13 +204,12 @@ def measured(evaluations: Sequence[Figures], resamples: int, seed: int) -> list[
     """``sample`` with NaN where a draw does not define a figure."""
     images = evaluations[0].images()
     streams = {fold: generator(seed, "bootstrap", fold) for fold in images}
-    step = max(1, min(_WEIGHTS_AT_ONCE // max(1, sum(images.values())), -(-resamples // workers.worker_count())))
+    step = max(1, _WEIGHTS_AT_ONCE // max(1, sum(images.values())))
     drawn = (
         {fold: _weights(streams[fold], min(step, resamples - start), images[fold]) for fold in images}
         for start in range(0, resamples, step)
     )
-    measure = partial(map, lambda weights: [figures.measure(weights) for figures in evaluations])
-    chunks = zip(*workers.run_parts(measure, drawn), strict=True)
+    chunks = zip(*([figures.measure(weights) for figures in evaluations] for weights in drawn), strict=True)
     return [{address: np.concatenate([part[address] for part in parts]) for address in parts[0]} for parts in chunks]
 
 

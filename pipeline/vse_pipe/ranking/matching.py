@@ -99,7 +99,8 @@ def _best_first(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np
 def _first_candidates(scores: Scores) -> _Lists:
     shape = scores.shape[0], min(FIRST_CANDIDATES, scores.shape[1])
     values, columns = np.empty(shape), np.empty(shape, np.int32)
-    for rows, (best, places) in scores.over_strips(lambda rows: top_k(scores.strip(rows), FIRST_CANDIDATES)):
+    for rows, strip in scores.blocks():
+        best, places = top_k(strip, FIRST_CANDIDATES)
         if not best.isfinite().all():
             raise InputError("scores hold NaN or infinite values and cannot be matched")
         values[rows], columns[rows] = best.double().cpu().numpy(), places.int().cpu().numpy()

@@ -5,14 +5,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vse_pipe.core import console, workers
+from vse_pipe.core import console
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking.fragments import Fused, Several, Sides, blocks, plain
 
@@ -24,7 +24,6 @@ Similarity = Any
 Rescore = Callable[[Tensor, slice], Tensor]
 # A rescoring of any rows and some columns, given the columns.
 Correction = Callable[[Tensor, slice], Tensor]
-Result = TypeVar("Result")
 
 # Most rows of a strip on a CPU, and most scores of one.
 STRIP, _LARGEST = 256, 1 << 26
@@ -53,15 +52,10 @@ def score_matrix(images: Sides, captions: Sides, similarity: Callable, memory: i
         return similarity(images, captions).detach()
     matrix = empty_scores((len(images), len(captions)), memory, images.device)
     tiles = list(product(*map(blocks, matrix.shape, _TILE)))
-    scored = workers.run_parts(partial(map, partial(_tile, images, captions, similarity)), tiles)
     label = f"scoring {len(images)} images and {len(captions)} captions"
-    for tile, scores in zip(console.track(tiles, len(tiles), label), scored, strict=True):
-        matrix[tile] = scores
+    for rows, columns in console.track(tiles, len(tiles), label):
+        matrix[rows, columns] = similarity(images[rows], captions[columns]).detach()
     return matrix
-
-
-def _tile(images: Sides, captions: Sides, similarity: Callable, places: tuple[slice, slice]) -> Tensor:
-    return similarity(images[places[0]], captions[places[1]]).detach()
 
 
 def empty_scores(shape: tuple[int, int], memory: int, device: torch.device) -> Float[Tensor, "images captions"]:
@@ -80,8 +74,7 @@ class Scores:
     """Scores of queries (rows) against items (columns), larger is better.
 
     Each pass makes them again unless they are kept. Memory use is some copies of a strip. notes:
-    from a rescoring; strips_of: scores with the same strips; height: of a strip; stored: strips are
-    read from memory of this process, so no other process makes them.
+    from a rescoring; strips_of: scores with the same strips; height: of a strip.
 
     product: scores of any queries with any items before all rescorings, where these are not kept;
     the transpose has the same one. correction: what turns a product into these scores, or into
@@ -94,7 +87,6 @@ class Scores:
         transpose: Callable[[], "Scores"] | None = None,
         notes: Mapping[str, float] | None = None,
         strips_of: "Scores | None" = None,
-        stored: bool = False,
         height: int = 0,
     ) -> None:
         self.shape, self.notes = shape, notes or {}
@@ -102,7 +94,6 @@ class Scores:
         self.correction: Correction | None = None
         self._compute, self._transpose, self._strips_of = compute, transpose, strips_of
         self._height = height or strip_height(shape[1])
-        self._stored: bool = stored or (strips_of is not None and strips_of._stored)
 
     @classmethod
     def from_sides(
@@ -138,7 +129,7 @@ class Scores:
     def dense(cls, matrix: Float[Tensor, "queries items"]) -> "Scores":
         """From a matrix; its precision stays."""
         shape = (matrix.shape[0], matrix.shape[1])
-        return cls(shape, lambda rows: matrix[rows], lambda: cls.dense(matrix.T.contiguous()), stored=True)
+        return cls(shape, lambda rows: matrix[rows], lambda: cls.dense(matrix.T.contiguous()))
 
     @classmethod
     def _from_fusion(cls, queries: Sides, items: Sides, similarity: Fused, memory: int, sets: int) -> "Scores":
@@ -159,14 +150,7 @@ class Scores:
                 return similarity.combine(queries.weights, (part.strip(slice(start, stop)) for part in parts))
 
             strip = cache(combined) if is_kept else combined
-            is_stored = any(part._stored for part in parts)
-            return cls(
-                parts[0].shape,
-                lambda rows: strip(rows.start, rows.stop),
-                transpose,
-                strips_of=parts[0],
-                stored=is_stored,
-            )
+            return cls(parts[0].shape, lambda rows: strip(rows.start, rows.stop), transpose, strips_of=parts[0])
 
         scores = fused(parts, lambda: transposed)
         transposed = fused([part.transposed() for part in parts], lambda: scores)
@@ -183,8 +167,8 @@ class Scores:
             return matrix()[:, rows].T.contiguous().to(device)
 
         heights = [strip_height(count, device) for count in shape[::-1]]
-        scores = cls(shape, forward, lambda: transposed, stored=True, height=heights[0])
-        transposed = cls(shape[::-1], backward, lambda: scores, stored=True, height=heights[1])
+        scores = cls(shape, forward, lambda: transposed, height=heights[0])
+        transposed = cls(shape[::-1], backward, lambda: scores, height=heights[1])
         return scores
 
     def transposed(self) -> "Scores":
@@ -197,22 +181,15 @@ class Scores:
         self,
         rescore: Rescore,
         notes: Mapping[str, float] | None = None,
-        stored: bool = False,
         correction: Correction | None = None,
     ) -> "Scores":
         """The scores after ``rescore(strip, rows)``, which gets (B, N) and its rows, keeps the
-        shape, and must not write into the strip. stored: it reads memory of this process;
-        correction: of any rows and some columns, which orders the items of a query alike."""
-        rescored = Scores(
-            self.shape, lambda rows: rescore(self.strip(rows), rows), notes=notes, strips_of=self, stored=stored
-        )
+        shape, and must not write into the strip. correction: of any rows and some columns, which
+        orders the items of a query alike."""
+        rescored = Scores(self.shape, lambda rows: rescore(self.strip(rows), rows), notes=notes, strips_of=self)
         if correction and not self.correction:
             rescored.product, rescored.correction = self.product, correction
         return rescored
-
-    def __getstate__(self) -> dict:
-        """For another process."""
-        return {**self.__dict__, "_transpose": None, "product": None, "correction": None}
 
     def strips(self) -> Iterator[slice]:
         """The row slices that ``strip`` accepts."""
@@ -226,22 +203,14 @@ class Scores:
         """One of ``strips``, not to be written into."""
         return self._compute(rows)
 
-    def over_strips(self, part: Callable[[slice], Result]) -> Iterator[tuple[slice, Result]]:
-        """``part(rows)`` for each of ``strips``, in order; ``part`` calls ``strip`` itself. It must
-        have no side effects: other processes may run it, see ``core.workers``."""
-        strips = list(self.strips())
-        cost = _COPIES * 4 * self._height * self.shape[1]
-        results = map(part, strips) if self._stored else workers.run_parts(partial(map, part), strips, cost)
-        return zip(strips, results, strict=True)
-
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
         """All rows in order, a strip at a time."""
         return ((rows, self.strip(rows)) for rows in self.strips())
 
 
 def _fits(shape: tuple[int, int], memory: int, sets: int) -> bool:
-    """Whether ``sets`` of scores may be kept in memory; never in other processes."""
-    return 0 < sets * shape[0] * shape[1] * 4 * _KEPT <= memory * _MIB and not workers.has_pool()
+    """Whether ``sets`` of scores may be kept in memory."""
+    return 0 < sets * shape[0] * shape[1] * 4 * _KEPT <= memory * _MIB
 
 
 def _must_take(shape: tuple[int, int], memory: int) -> None:
@@ -258,7 +227,7 @@ class Chosen(Scores):
     """Some rows of other scores, ascending, read from ``base``: no value changes."""
 
     def __init__(self, base: Scores, rows: Int[np.ndarray, " rows"]) -> None:
-        super().__init__((len(rows), base.shape[1]), base.strip, notes=base.notes, stored=base._stored)
+        super().__init__((len(rows), base.shape[1]), base.strip, notes=base.notes)
         self._base, self._rows = base, rows
         bounds = ((part, *np.searchsorted(rows, (part.start, part.stop))) for part in base.strips())
         self._sources = {int(first): (base_rows, int(last)) for base_rows, first, last in bounds if first < last}
@@ -301,12 +270,12 @@ def _first_of_ties(scores: Float[Tensor, "rows items"], values: Float[Tensor, "r
 
 def mean_of_top(scores: Scores, k: int) -> Float[Tensor, " queries"]:
     """The mean of each query's min(k, items) largest scores: r of CSLS."""
-    return torch.cat([part for _, part in scores.over_strips(lambda rows: top_k(scores.strip(rows), k)[0].mean(dim=1))])
+    return torch.cat([top_k(strip, k)[0].mean(dim=1) for _, strip in scores.blocks()])
 
 
 def ever_in_top(scores: Scores, k: int) -> Bool[Tensor, " items"]:
     """Whether the item is among the k best of any query."""
-    columns = [best for _, best in scores.over_strips(lambda rows: top_k(scores.strip(rows), k)[1].flatten().unique())]
+    columns = [top_k(strip, k)[1].flatten().unique() for _, strip in scores.blocks()]
     return torch.zeros(scores.shape[1], dtype=torch.bool, device=columns[0].device).index_fill(
         0, torch.cat(columns), True
     )

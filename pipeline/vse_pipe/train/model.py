@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core import processes, workers
+from vse_pipe.core import processes
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.processes import Share
@@ -223,21 +223,14 @@ def images(
     """
     share = Share.even(len(rows))
     rows = share.take(rows)
-    # The bytes of a batch as it is read are unknown for pixels.
-    cost, size = 0, batch
     if isinstance(source, np.ndarray):
-        cost = 4 * size * int(np.prod(source.shape[1:]))
+        parts = _parts(rows, batch)
+        inputs: Iterable[Tensor] = map(partial(image_inputs, source), parts)
     else:
-        size = min(batch, source.batch_size)
-
-    def encoded(work: Iterable[np.ndarray]) -> Iterator[Tensor]:
-        inputs = map(partial(image_inputs, source), work) if isinstance(source, np.ndarray) else source.tested(work)
-        for chosen in inputs:
-            yield model.img(chosen.to(device))
-
-    parts = _parts(rows, size)
+        parts = _parts(rows, min(batch, source.batch_size))
+        inputs = source.tested(parts)
     with evaluating(model):
-        return share.gather(_filled(workers.run_parts(encoded, parts, cost), parts, title))
+        return share.gather(_filled((model.img(chosen.to(device)) for chosen in inputs), parts, title))
 
 
 def captions(
@@ -252,9 +245,9 @@ def captions(
     order, share = processes.dealt(lengths.argsort(stable=True))
     lengths, back = lengths[order], order.argsort()
     parts = _parts(share.take(order).numpy(), batch)
-    inputs = (text_inputs(texts, places[part]) for part in parts)
+    batches = (text_inputs(texts, places[part]) for part in parts)
     with evaluating(model):
-        encoded: Iterator[Any] = workers.run_parts(partial(map, partial(model.captions, device=device)), inputs)
+        encoded: Iterator[Any] = (model.captions(inputs, device) for inputs in batches)
         if not model.fragments:
             return share.gather(_filled(encoded, parts, title))[back]
         words = Words.joined([part.float().to(torch.device("cpu")) for part in encoded])

@@ -10,10 +10,10 @@ from ruamel.yaml import YAML
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params, write_params
 from vse_pipe.core.errors import ParamsError, UsageError
-from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import overlay, sweeps
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
+from vse_pipe.project.params.nodes import EngineParams
 from vse_pipe.project.paths import run_entry
 from vse_pipe.project.registry import INFERENCES
 
@@ -140,12 +140,10 @@ def test_names_that_are_those_of_files_of_other_nodes(tmp_path, section):
 
 
 def test_the_engine_is_a_section_on_which_no_stage_depends(tmp_path: Path) -> None:
-    local = EngineParams(name="local", workers=1, address="local", memory=2048)
-    assert EngineParams() == local
     path = tmp_path / "params.yaml"
     path.write_text((ROOT / "params.yaml").read_text() + "\nengine: {name: ray, workers: 2}\n")
     assert load(path).engine == EngineParams(name="ray", workers=2)
-    with pytest.raises(ParamsError, match=r"engine.name: unknown engine 'rya'; did you mean 'ray'\? .* local, ray$"):
+    with pytest.raises(ParamsError, match=r"engine.name: .*'local' or 'ray'"):
         load(path, ["engine.name=rya"])
     stages = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"].values()
     named = [key for stage in stages for key in stage.get("do", stage).get("params", [])]

@@ -5,7 +5,6 @@ that it learnt; a mixture of two beta distributions splits the losses instead (L
 CVPR 2024)."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from vse_pipe.artifacts.audit import COSTS_COLUMNS
 from vse_pipe.audit.evidence import Doubts
-from vse_pipe.core import console, workers
+from vse_pipe.core import console
 from vse_pipe.train.matches import Matches
 from vse_pipe.train.mixture import BetaMixture, fit_beta
 from vse_pipe.train.scored import Scored, sample_losses
@@ -69,7 +68,7 @@ def measured(
         values = mean.cpu().numpy().round(_DECIMALS), own, *_best(candidates, pairs), *_best(candidates.T, pairs)
         return pd.DataFrame(dict(zip(COLUMNS, values, strict=True)), pairs)
 
-    parts = console.track(workers.run_parts(partial(map, of_batch), work), len(work), "losses of batches")
+    parts = console.track(map(of_batch, work), len(work), "losses of batches")
     return pd.concat(parts).sort_index()
 
 

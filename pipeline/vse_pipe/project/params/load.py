@@ -12,7 +12,6 @@ from vse_pipe.core.errors import ParamsError
 from vse_pipe.core.files import refuse_secrets
 from vse_pipe.core.strict import Problem, Strict, in_words
 from vse_pipe.project import paths
-from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import criteria, relations, schema, sweeps, transfers, typed
 from vse_pipe.project.params.document import read_document, with_overrides
 from vse_pipe.project.params.nodes import NoiseNode, RunNode
@@ -44,16 +43,16 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
     return transfers.completed(params)
 
 
-def load_measuring(overrides: list[str]) -> tuple[schema.EvaluateParams, dict[str, Strict], int, EngineParams]:
-    """Parameters of evaluate, of the criteria in ``overrides`` by name, the seed and the engine,
-    without params.yaml: the defaults changed by ``["evaluate.ties=optimistic"]``. Raises
+def load_measuring(overrides: list[str]) -> tuple[schema.EvaluateParams, dict[str, Strict], int]:
+    """Parameters of evaluate, of the criteria in ``overrides`` by name, and the seed, without
+    params.yaml: the defaults changed by ``["evaluate.ties=optimistic"]``. Raises
     ParamsError with every problem."""
     root = _validated(schema.Measuring, with_overrides({}, overrides, "the command line"), "--set")
     text = "names data sets, and vectors from files are of none; give the file alone"
     named = [(("evaluate", key), text) for key in root.evaluate.by_dataset]
     _require("--set", [*named, *relations.unnamed(root.evaluate)])
     options = {name: INFERENCES.read(name, values) for name, values in root.inference.items()}
-    return root.evaluate, options, root.seed, root.engine
+    return root.evaluate, options, root.seed
 
 
 def _validated(model: type[BaseModel], values: dict, file: str) -> Any:

@@ -225,3 +225,17 @@ class RunNode(Strict):
         if self.model is not None and self.seeds is not None:
             raise ValueError("the run takes one model from a folder, which no seed changes; leave out model or seeds")
         return self
+
+
+LOCAL: Literal["local"] = "local"
+
+
+class EngineParams(Strict):
+    """engine: the processes that extract features of pictures."""
+
+    name: Literal["local", "ray"] = LOCAL
+    """``local``: the process of the command; ``ray``: workers of a Ray cluster"""
+    workers: PositiveInt = 1
+    """number of Ray's processes"""
+    address: str = LOCAL
+    """of Ray's cluster; ``auto``: of this node; ``local``: one that ends with the command"""

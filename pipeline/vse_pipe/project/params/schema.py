@@ -16,12 +16,12 @@ from pydantic import (
 
 from vse_pipe.core.strict import Digest, Strict, Width, in_words, invalid
 from vse_pipe.project import paths, registry
-from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import criteria
 from vse_pipe.project.params.nodes import (
     DISTINCT,
     Dataset,
     DatasetName,
+    EngineParams,
     EntryName,
     FeatureSet,
     Model,
@@ -344,5 +344,4 @@ class Measuring(Strict):
     seed: Seed = 1
     """of the bootstrap"""
     evaluate: EvaluateParams = Field(default_factory=EvaluateParams)
-    engine: EngineParams = Field(default_factory=EngineParams)
     inference: Annotated[dict[str, dict], _options_of(registry.INFERENCES)] = Field(default_factory=dict)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.engines.options import EngineParams
 from vse_pipe.project.params import criteria, schema
 from vse_pipe.project.params.nodes import Dataset as Dataset
+from vse_pipe.project.params.nodes import EngineParams
 from vse_pipe.project.params.nodes import FeatureSet as FeatureSet
 from vse_pipe.project.params.nodes import TextSet as TextSet
 from vse_pipe.project.registry import Member as Member

@@ -28,13 +28,9 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
 def _of_items(scores: Scores) -> tuple[Float[Tensor, " items"], Float[Tensor, " items"]]:
     """Mean and standard deviation (population) of each item's similarities, float64."""
-
-    def sums(rows: slice) -> Float[Tensor, "2 items"]:
-        strip = scores.strip(rows).double()
-        return torch.stack([strip.sum(dim=0), strip.square().sum(dim=0)])
-
-    parts = torch.stack([part for _, part in scores.over_strips(sums)])
-    mean, square = parts.sum(dim=0) / scores.shape[0]
+    exact = (strip.double() for _, strip in scores.blocks())
+    parts = [torch.stack([strip.sum(dim=0), strip.square().sum(dim=0)]) for strip in exact]
+    mean, square = torch.stack(parts).sum(dim=0) / scores.shape[0]
     return mean, (square - mean.square()).clamp_min(0).sqrt()
 
 

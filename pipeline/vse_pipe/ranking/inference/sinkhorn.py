@@ -52,8 +52,7 @@ def _item_bias(bank: Bank, params: Params, is_large: bool) -> ItemBias:
 
 
 def _is_large(scores: Scores, tau: float) -> bool:
-    largest = scores.over_strips(lambda rows: float(scores.strip(rows).abs().max()))
-    return max(value for _, value in largest) > _LARGE * tau
+    return max(float(strip.abs().max()) for _, strip in scores.blocks()) > _LARGE * tau
 
 
 def _exact(scores: Scores) -> Scores:
@@ -66,19 +65,16 @@ def _pass(
     """Both updates in one pass: the queries' potentials under ``potential`` (zeros without one),
     then the items' potentials, so that each item's marginal is exact."""
 
-    def updated(rows: slice) -> tuple[Float[Tensor, " items"], Float[Tensor, " rows"] | None]:
-        kernel = scores.strip(rows) * beta
-        if potential is None:
-            return fragments.column_log_sums(kernel), None
-        queries = log_marginal - (kernel + potential.to(kernel)).logsumexp(dim=1).double()
-        return fragments.column_log_sums(kernel.add_(queries.to(kernel)[:, None])), queries
-
     total: Tensor | None = None
     query_potential: Tensor | None = None
-    for rows, (part, queries) in scores.over_strips(updated):
-        if queries is not None:
+    for rows, strip in scores.blocks():
+        kernel = strip * beta
+        if potential is not None:
+            queries = log_marginal - (kernel + potential.to(kernel)).logsumexp(dim=1).double()
+            kernel.add_(queries.to(kernel)[:, None])
             query_potential = queries.new_empty(scores.shape[0]) if query_potential is None else query_potential
             query_potential[rows] = queries
+        part = fragments.column_log_sums(kernel)
         total = part if total is None else torch.logaddexp(total, part)
     assert total is not None
     return -math.log(scores.shape[1]) - total, total.new_empty(0) if query_potential is None else query_potential
