@@ -61,16 +61,16 @@ def shapes() -> tuple[np.ndarray, list[list[str]]]:
 
 def joint(vectors: np.ndarray, captions: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
     """Images and captions, (images, 5, d), in one space."""
-    from vse_pipe.audit import evidence
-    from vse_pipe.audit.doubts.options import LinearOptions
+    from vse_pipe.audit import pool
+    from vse_pipe.audit.doubts.linear import TEXT_RIDGE
     from vse_pipe.audit.pairs import word_vectors
 
     owners = np.repeat(np.arange(len(vectors)), 5)
-    words, images = word_vectors([*chain(*captions)], 0), evidence.reduced(vectors, 256)
+    words, images = word_vectors([*chain(*captions)], 0), pool.reduced(vectors, 256)
     learnt, shown = words[: 5 * LEARNT], images[owners[: 5 * LEARNT]]
     square = learnt.T @ learnt
-    ridge = LinearOptions().text_ridge * np.trace(square) / len(square)
-    mapped = evidence.unit(words @ np.linalg.solve(square + ridge * np.eye(len(square)), learnt.T @ shown))
+    ridge = TEXT_RIDGE * np.trace(square) / len(square)
+    mapped = pool.unit(words @ np.linalg.solve(square + ridge * np.eye(len(square)), learnt.T @ shown))
     return images[LEARNT:], mapped.reshape(len(images), 5, -1)[LEARNT:]
 
 
@@ -78,7 +78,7 @@ def audits(
     images: np.ndarray, captions: list | np.ndarray, each: int
 ) -> Iterator[tuple[int, float, float, float, int]]:
     """Number of mismatches, the expected one, both limits, and pairs, of each audit."""
-    from vse_pipe.audit import evidence
+    from vse_pipe.audit import evidence, pool
     from vse_pipe.audit.pairs import word_vectors
     from vse_pipe.inject.protocols.caption import corrupt
 
@@ -92,8 +92,8 @@ def audits(
             for rate in RATES:
                 places = corrupt(owners, size, rate, np.random.RandomState(draw))
                 used, rows = np.unique(places, return_inverse=True)
-                pictures = images[chosen[used]] if is_joint else evidence.reduced(images[chosen[used]])
-                doubts = evidence.measure(evidence.PairPool.of(pictures, texts, rows, joint=is_joint, seed=draw))
+                pictures = images[chosen[used]] if is_joint else pool.reduced(images[chosen[used]])
+                doubts = evidence.measure(pool.PairPool.create(pictures, texts, rows, joint=is_joint, seed=draw))
                 expected, (low, high) = doubts.number()
                 yield int((places != owners).sum()), expected, round(low), round(high), len(owners)
 

@@ -123,7 +123,7 @@ def audited(folder: str, noise: str, threads: int) -> dict:
     torch.set_num_threads(threads)
     os.chdir(folder)
     from vse_pipe.audit.data import audit_data
-    from vse_pipe.audit.review import ledger
+    from vse_pipe.audit.review import desk
     from vse_pipe.inject.stage import inject
     from vse_pipe.project import paths
     from vse_pipe.project.params.load import load
@@ -134,8 +134,8 @@ def audited(folder: str, noise: str, threads: int) -> dict:
     seconds = time.monotonic() - started
     decisions = Path(f"decisions_{noise}.csv")
     decisions.unlink()
-    record = ledger.open_ledger("f8", noise, None, decisions)
-    ledger.decide(record, AUTO)
+    record = desk.open_desk("f8", noise, decisions)
+    record.decide(AUTO)
     inject(params, f"cleaned_{noise}")
     names = ("pairs", "expected", "interval", "mismatched", "auc", "average_precision", "precision_at_mismatched")
     first = next(row for row in metrics["ranked"] if row["first"] == metrics["expected"])

@@ -229,7 +229,7 @@ def test_a_comment_in_a_member_trains_its_runs_alone_anew(project, monkeypatch):
 
 
 READ = {
-    "data/evaluate/sum": {"audit_pairs@image", "report"},
+    "data/evaluate/sum": {"report"},
     "data/inject/shapes/image": {"train", "audit@sum", "audit_pairs@image", "inject_teachers@taught", "report"},
 }
 

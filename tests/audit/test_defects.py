@@ -5,11 +5,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageFilter
 
-from vse_pipe.artifacts import evaluation
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.audit import defects, duplicates, wording
@@ -166,7 +165,7 @@ def test_groups_are_those_of_loops(edges, splits, ids):
     pairs = duplicates.pairs_of(left, right, doubt, "alike")
     table = duplicates.grouped(pairs, np.array(ids), np.array(splits, object))
     # Whether a way of pairs that chain leads from one to another.
-    chain = [edge for edge in edges if edge[2] >= duplicates.CHAINED]
+    chain = [edge for edge in edges if edge[2] >= duplicates.LEAST]
     way = np.eye(9, dtype=bool)
     for i, j, _ in chain * 9:
         way[way[:, i] | way[:, j]] |= way[i] | way[j]
@@ -174,21 +173,13 @@ def test_groups_are_those_of_loops(edges, splits, ids):
     stays = [min(np.flatnonzero(way[i]), key=lambda j: (-rank[splits[j]], ids[j])) for i in range(9)]
     surest = [max((value for a, b, value in chain if i in (a, b)), default=0) for i in range(9)]
     expected = {ids[i]: (ids[stays[i]], surest[i]) for i in range(9) if stays[i] != i}
-    strong = table[table["doubt"] >= duplicates.CHAINED]
-    assert {row.id: (row.other, row.doubt) for row in strong.itertuples()} == expected
+    assert {row.id: (row.other, row.doubt) for row in table.itertuples()} == expected
     assert table["id"].is_unique
     place = {id_: i for i, id_ in enumerate(ids)}
     for row in table.itertuples():
         gone, kept = rank[splits[place[row.id]]], rank[splits[place[row.other]]]
         assert (row.kind, row.proposal) == (("leak", "drop") if gone < kept else ("duplicate", "merge"))
         assert gone < kept or (gone == kept and row.other < row.id)
-    # Weak pairs connect pictures that stay.
-    weak = {frozenset((ids[stays[i]], ids[stays[j]])) for i, j, value in edges if value < duplicates.CHAINED}
-    listed = table[table["doubt"] < duplicates.CHAINED]
-    assert {frozenset((row.id, row.other)) for row in listed.itertuples()} <= weak
-    assert {min(pair, key=lambda x: (rank[splits[place[x]]], -x)) for pair in weak if len(pair) == 2} == set(
-        listed["id"]
-    )
 
 
 @pytest.mark.parametrize(("rows", "dim"), [(7, 12), (16, 12), (300, 40)])
@@ -246,9 +237,9 @@ def test_near_hashes_are_those_of_loops(monkeypatch):
         for j in range(i + 1, 25):
             differ = (bits[i] != bits[j]).sum()
             doubt = 0.97 * (1 - differ / 64) * (0 if 5 in (i, j) else 1)
-            if differ < 64 and doubt > 0.05:
+            if differ < 64:
                 expected[i, j] = pytest.approx(doubt)
-    assert 5 < len(expected) < 12
+    assert 5 < len(expected) < 16
     assert dict(zip(zip(found["left"], found["right"], strict=True), found["doubt"], strict=True)) == expected
 
 
@@ -270,7 +261,7 @@ def test_captions_that_say_nothing(tmp_path):
         "Ein kleiner Hund läuft durch den tiefen Schnee", "Собака бежит по снегу", "Deux enfants jouent dans le parc avec un ballon",
         "a white dog in the snow", "Skiiers on snow cappedhills", "a photo of a dog", "a man named Zbigniew Brzezinski waves",
     ]  # fmt: skip
-    rows = wording.findings(captions_of(ENGLISH + odd), {})
+    rows = wording.findings(captions_of(ENGLISH + odd))
     assert set(rows["kind"]) == {"caption"}
     found = {odd[row.id - len(ENGLISH)]: (row.doubt > 0.5, row.why) for row in rows.itertuples()}
     foreign = "in another language than the rest: "
@@ -289,71 +280,32 @@ def test_captions_that_say_nothing(tmp_path):
 
 
 def test_the_style_of_a_data_set_is_no_defect():
-    assert wording.findings(captions_of(["dog", "cat", "tree", "house"] * 5 + ENGLISH), {})["doubt"].max() <= 0.5
+    assert wording.findings(captions_of(["dog", "cat", "tree", "house"] * 5 + ENGLISH))["doubt"].max() <= 0.5
     german = [f"Ein Hund steht vor dem Haus mit der Nummer {n}" for n in range(9)]
-    rows = wording.findings(captions_of([*german, "A dog runs through the deep snow with a stick"]), {})
+    rows = wording.findings(captions_of([*german, "A dog runs through the deep snow with a stick"]))
     assert rows[["id", "why"]].to_numpy().tolist() == [[9, "in another language than the rest: English"]]
-    assert wording.findings(captions_of(["一只狗在雪地里奔跑", "两个孩子在公园里玩"]), {}).empty
-    assert wording.findings(captions_of([]), {}).empty
+    assert wording.findings(captions_of(["一只狗在雪地里奔跑", "两个孩子在公园里玩"])).empty
+    assert wording.findings(captions_of([])).empty
 
 
 def test_a_caption_of_many_pictures():
     texts = ["Two dogs play.", "two dogs play", "Two  dogs play!", "TWO DOGS PLAY", "two dogs, play", *ENGLISH]
-    rows = wording.findings(captions_of(texts), {})
+    rows = wording.findings(captions_of(texts))
     assert rows["id"].tolist() == [0, 1, 2, 3, 4]
     assert set(rows["why"]) == {"5 pictures have this caption"}
     assert rows["doubt"].between(0.2, 0.5).all()
-    # Three of the pictures are copies of one picture, so two are left.
-    assert wording.findings(captions_of(texts), {1: 0, 2: 0, 3: 0}).empty
 
 
 def test_captions_that_a_picture_has_twice():
     texts = [
-        "A dog runs in the snow.", "a dog runs in the snow", "In the snow a dog runs", "A small brown dog runs in the deep snow",
-        "A brown dog runs in the deep snow", "a dog runs in the snow",
+        "A dog runs in the snow.", "a dog runs in the snow", "In the snow a dog runs", "A brown dog runs in the snow",
+        "a dog runs in the snow",
     ]  # fmt: skip
-    rows = wording.findings(captions_of(texts, [1, 1, 1, 1, 1, 2]), {}).set_index("id")
+    rows = wording.findings(captions_of(texts, [1, 1, 1, 1, 2])).set_index("id")
     assert (rows["kind"] == "duplicate_caption").all()
-    assert rows["other"].to_dict() == {1: 0, 2: 0, 4: 3}
+    assert rows["other"].to_dict() == {1: 0, 2: 0}
     assert rows["why"].to_dict() == {
         1: "caption 0 of this picture says the same",
         2: "caption 0 of this picture says the same in another order",
-        4: "caption 3 of this picture says nearly the same",
     }
-    assert rows["doubt"].tolist() == pytest.approx([1.0, 0.85, 0.3 + 0.4 * (8 / 9 - 0.8) / 0.2])
-
-
-RANKS = st.lists(
-    st.tuples(st.booleans(), st.integers(0, 1), st.integers(0, 5), st.integers(1, 12)), min_size=1, max_size=30
-)
-
-
-@settings(max_examples=20)
-@given(RANKS)
-def test_recall_without_leaked_pictures_is_that_of_loops(tmp_path_factory, queries):
-    queries = [*queries, (False, 0, 7, 1), (True, 0, 7, 3), (False, 1, 7, 3), (True, 1, 7, 30)]
-    folder = tmp_path_factory.mktemp("ranks")
-    columns = {
-        **{"direction": [evaluation.DIRECTIONS[way] for way, *_ in queries], "fold": [fold for _, fold, *_ in queries]},
-        **{"query_id": range(len(queries)), "image_id": [image for *_, image, _ in queries]},
-        **{"rank": [float(rank) for *_, rank in queries], "top": [[0]] * len(queries)},
-        **{f"hit_{k}": [rank <= k for *_, rank in queries] for k in evaluation.KS},
-    }
-    columns |= dict.fromkeys(evaluation.MEASURES, [0.5] * len(queries))
-    names = evaluation.RANKS_SCHEMA.names
-    ranks = pa.table([columns[name] for name in names], schema=evaluation.RANKS_SCHEMA)
-    evaluation.tables.write(folder / evaluation.RANKS, ranks, evaluation.RANKS_SCHEMA, {})
-    effect = defects.leak_effect(folder, np.array([0, 1, 2]))
-    for name, left_out in (("all", ()), ("without", (0, 1, 2))):
-        rsum = 0.0
-        for way in (0, 1):
-            for k in evaluation.KS:
-                folds = [
-                    [rank <= k for w, f, image, rank in queries if (w, f) == (way, fold) and image not in left_out]
-                    for fold in (0, 1)
-                ]
-                rsum += 100 * np.mean([np.mean(hits) for hits in folds])
-        assert effect[name] == pytest.approx(rsum)
-    assert effect["queries"] == sum(image < 3 for *_, image, _ in queries)
-    worst = defects.leak_effect(folder, np.arange(8))
-    assert (worst["without"], worst["all"], worst["queries"]) == (None, effect["all"], len(queries))
+    assert rows["doubt"].tolist() == [1.0, 0.85]

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from vse_pipe.audit import evidence
-from vse_pipe.audit.doubts import linear, neighbours, options, siblings
-from vse_pipe.audit.evidence import PairPool, measure
+from vse_pipe.audit import pool as pools
+from vse_pipe.audit.doubts import linear, neighbours, siblings
+from vse_pipe.audit.evidence import measure
+from vse_pipe.audit.pool import PairPool
 from vse_pipe.audit.share import Odds, estimate
-from vse_pipe.project.registry import DOUBTS
 from vse_pipe.train.mixture import auc
 
 IMAGES, EACH = 400, 3
@@ -44,15 +45,15 @@ def _pool(
         shown[moved] = owners[np.roll(moved, 1)]
         wrong[moved] = shown[moved] != owners[moved]
     used, shown = np.unique(shown, return_inverse=True)
-    unit = evidence.unit
-    return PairPool.of(unit(vectors[used].astype("f4")), unit(texts.astype("f4")), shown, joint, seed), wrong
+    unit = pools.unit
+    return PairPool.create(unit(vectors[used].astype("f4")), unit(texts.astype("f4")), shown, joint, seed), wrong
 
 
 def test_standardised_products_are_those_of_all_images_and_all_captions():
     pool, _ = _pool(40, 2, joint=True)
     rows = np.array([3, 17, 55])
     others = np.array([[0, 8, 39], [21, 8, 1]])
-    compare = evidence.standardised(pool, pool.text_vectors, pool.image_vectors)
+    compare = pools.standardised(pool, pool.text_vectors, pool.image_vectors)
     for images in others:
         columns = compare(rows, images)
         assert columns.shape == (3, 2)
@@ -86,7 +87,7 @@ def test_no_pair_is_judged_by_a_map_that_learnt_it():
     texts = pool.texts.copy()
     texts[pool.owners == 7] = -texts[pool.owners == 7]
     changed = replace(pool, texts=texts)
-    before, after = (linear.predictors(one, options.LinearOptions())[0] for one in (pool, changed))
+    before, after = (linear.predictors(one)[0] for one in (pool, changed))
     same = inside[pool.owners[inside] != 7]
     # The map of the fold comes from sums less a part, hence the last bits.
     assert np.abs(before(same) - after(same)).max() < 1e-5
@@ -98,7 +99,7 @@ def test_linear_maps_are_ridge_regressions_on_the_other_folds():
     pool, _ = _pool(60, 2)
     pool = replace(pool, trust=np.random.default_rng(1).random(120).astype("f4"))
     rows = np.arange(0, 120, 7)
-    predicted = linear.predictors(pool, options.LinearOptions())[0](rows)
+    predicted = linear.predictors(pool)[0](rows)
     for row, vector in zip(rows, predicted, strict=True):
         rest = np.flatnonzero(pool.caption_folds != pool.caption_folds[row])
         square = sum(pool.trust[one] * np.outer(pool.texts[one], pool.texts[one]) for one in rest)
@@ -114,28 +115,29 @@ def _standard(values: np.ndarray, value: float) -> float:
 
 def test_siblings_are_the_other_captions_and_never_the_caption_itself():
     pool, _ = _pool(30, 3)
-    pool = PairPool.of(pool.images, pool.texts[:-2], pool.owners[:-2])  # the last image has one caption
-    compared = siblings.fit(pool, options.SiblingsOptions())
+    pool = PairPool.create(pool.images, pool.texts[:-2], pool.owners[:-2])  # the last image has one caption
+    compared = siblings.fit(pool)
     captions = np.array([0, 4, len(pool.owners) - 1])
     own, other = (compared(captions, images) for images in (pool.owners[captions], np.array([5, 6, 7])))
     sums = np.stack([pool.texts[pool.owners == image].sum(axis=0) for image in range(30)])
-    whole = evidence.unit(sums)
+    whole = pools.unit(sums)
     for place, caption in enumerate(captions[:2]):
-        witnesses = evidence.unit(sums[[pool.owners[caption]]] - pool.texts[[caption]])[0]
+        witnesses = pools.unit(sums[[pool.owners[caption]]] - pool.texts[[caption]])[0]
         value = float(pool.texts[caption] @ witnesses)
         assert own[place, 0] == pytest.approx(_standard(whole @ pool.texts[caption], value), abs=1e-4)
         assert own[place, 1] == pytest.approx(_standard(pool.texts @ witnesses, value), abs=1e-4)
     assert own[2].tolist() == [0, 0]
     assert np.abs(other).min() > 0
-    assert siblings.fit(_pool(20, 1)[0], options.SiblingsOptions()) is None
+    assert siblings.fit(_pool(20, 1)[0]) is None
 
 
-def test_neighbours_are_those_of_a_loop():
+def test_neighbours_are_those_of_a_loop(monkeypatch):
+    monkeypatch.setattr(neighbours, "K", 4)
     pool, _ = _pool(50, 2)
     rng = np.random.default_rng(2)
     pool = replace(pool, trust=rng.random(100).astype("f4"))
     rows, others = np.array([1, 40, 99]), np.array([0, 20, 3])
-    columns = neighbours.fit(pool, options.NeighboursOptions(k=4))(rows, others)
+    columns = neighbours.fit(pool)(rows, others)
 
     def described(image: int) -> np.ndarray:
         near = sorted(set(range(50)) - {image}, key=lambda one: -float(pool.images[image] @ pool.images[one]))[:4]
@@ -197,8 +199,8 @@ def test_captions_that_say_nothing_of_their_picture_are_not_counted_as_mismatche
     pool, _ = _pool(1000, 3)
     rng = np.random.default_rng(1)
     texts, vague = pool.texts.copy(), rng.permutation(3000)[:240]
-    texts[vague] = evidence.unit(rng.standard_normal(20) + 0.5 * rng.standard_normal((240, 20)))
-    doubts = measure(PairPool.of(pool.images, texts.astype("f4"), pool.owners))
+    texts[vague] = pools.unit(rng.standard_normal(20) + 0.5 * rng.standard_normal((240, 20)))
+    doubts = measure(PairPool.create(pool.images, texts.astype("f4"), pool.owners))
     first = np.argsort(-doubts.odds)[:100]
     assert doubts.estimate.share < 0.01
     assert round(doubts.number()[1][0]) == round(doubts.interval(first)[0]) == 0
@@ -210,7 +212,7 @@ def test_after_a_review_of_the_first_pairs_the_others_are_estimated_from_them_to
     verdicts = np.zeros(len(wrong), np.int8)
     first = np.argsort(-measure(pool).odds)[:reviewed]
     verdicts[first] = np.where(wrong[first], -1, 1)
-    doubts = measure(PairPool.of(pool.images, pool.texts, pool.owners, verdicts=verdicts))
+    doubts = measure(PairPool.create(pool.images, pool.texts, pool.owners, verdicts=verdicts))
     assert (doubts.probability[verdicts != 0] == (verdicts[verdicts != 0] < 0)).all()
     left = (wrong & (verdicts == 0)).sum()
     expected, (low, high) = doubts.number()
@@ -220,7 +222,7 @@ def test_after_a_review_of_the_first_pairs_the_others_are_estimated_from_them_to
 
 def test_no_pair_decides_on_the_trust_in_pairs_that_judge_it():
     pool, _ = _pool(200, 2)
-    members = {"linear": options.LinearOptions()}
+    members = ["linear"]
     doubts, judges = evidence._round(pool, members, 0.0)
     inside = pool.caption_folds == 2
     changed = replace(pool, texts=np.where(inside[:, None], -pool.texts, pool.texts))
@@ -245,12 +247,12 @@ def test_mismatches_are_found_with_their_share_and_the_same_seed_gives_the_same_
 
 
 def test_memory_is_that_of_blocks_and_never_of_all_pairs_with_each_other(monkeypatch):
-    monkeypatch.setattr(evidence, "_BLOCK", 256)
+    monkeypatch.setattr(pools, "BLOCK", 256)
+    monkeypatch.setattr(neighbours, "REFERENCE", 400)
     monkeypatch.setattr(evidence, "_LEARNT", 2000)
     pool, _ = _pool(6000, 1, share=0.3, joint=True)
-    members = {name: DOUBTS.options(name)() for name in DOUBTS.names() if name != "losses"}
     tracemalloc.start()
-    measure(pool, members | {"neighbours": options.NeighboursOptions(reference=400)})
+    measure(pool)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < len(pool.owners) ** 2 * 0.6  # bytes; a float32 for each of all products would be 4
@@ -265,15 +267,15 @@ def test_similarity_is_asked_in_a_joint_space_alone():
         assert set(doubts.weights) == set(doubts.columns)
         assert auc(doubts.odds, wrong) > 0.9
     assert used[False] == {"linear", "neighbours", "siblings"}
-    assert used[True] == {"linear", "neighbours", "siblings", "similarity"} == set(DOUBTS.names()) - {"losses"}
+    assert used[True] == {"linear", "neighbours", "siblings", "similarity"}
 
 
 def test_four_images_are_enough_and_a_pool_of_equal_vectors_is_no_error():
-    pool, _ = _pool(evidence.FEWEST_IMAGES, 2)
+    pool, _ = _pool(pools.FEWEST_IMAGES, 2)
     rng = np.random.default_rng(0)
     assert all((pool.other_images(np.arange(8), rng) != pool.owners).all() for _ in range(50))
     assert np.isfinite(measure(pool).probability).all()
-    equal = PairPool.of(np.ones((20, 4), "f4") / 2, np.ones((40, 4), "f4") / 2, np.repeat(np.arange(20), 2))
+    equal = PairPool.create(np.ones((20, 4), "f4") / 2, np.ones((40, 4), "f4") / 2, np.repeat(np.arange(20), 2))
     doubts = measure(equal)
     assert np.isfinite(doubts.odds).all()
     assert ((doubts.probability >= 0) & (doubts.probability <= 1)).all()

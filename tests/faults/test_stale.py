@@ -15,7 +15,7 @@ from tests.sealed import sealed
 from tests.search import project as artefacts
 from vse_pipe.artifacts import captions, identity, images, model_files
 from vse_pipe.audit.data import audit_data
-from vse_pipe.audit.review.ledger import open_ledger
+from vse_pipe.audit.review.desk import open_desk
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import sha256
@@ -226,7 +226,8 @@ _ALL = dict.fromkeys(READERS, REFUSED)
 _SEARCHED = ("search", "search by what was kept")
 _OF_TEST = dict.fromkeys(("evaluate", "ensemble", *_SEARCHED, "export", "report", "compare"), SAME)
 _OF_TRAIN = _ALL | _OF_TEST
-_AUDITS = dict.fromkeys(("audit of pictures", "audit of pairs", "audited pairs"), SAME)
+_AUDITED = dict.fromkeys(("audit of pictures", "audit of pairs"), SAME)
+_AUDITS = _AUDITED | {"audited pairs": SAME}
 _OF_FEATURES = _ALL | _OF_TEST | _AUDITS | {"train": ANEW, "teach": SAME, "audited": SAME}
 _OF_PAIRS = _OF_FEATURES | {"audit of pairs": ANEW, "audited pairs": REFUSED, "audited": REFUSED}
 _OF_VECTORS = ("train", "teach", "embed", "evaluate", "ensemble", *_SEARCHED, "export", "audit")
@@ -235,11 +236,11 @@ CASES: dict[str, tuple[Callable[[], None], dict[str, str]]] = {
     "a row on top": (row_on_top, _ALL),
     "a picture of test": (lambda: picture("test"), _ALL),
     "a picture of train": (lambda: picture("train"), _OF_TRAIN),
-    "a caption of test": (lambda: caption("test"), _ALL),
+    "a caption of test": (lambda: caption("test"), _ALL | {"audit of pictures": ANEW}),
     "a caption of train": (lambda: caption("train"), _OF_TRAIN | {"audit of pictures": ANEW}),
-    "another split": (other_split, _ALL),
-    "train": (trained, _ALL | {"train": ANEW, "embed": ANEW, "audit": ANEW, "audited pairs": REFUSED}),
-    "embed": (embedded, _ALL | dict.fromkeys(_OF_VECTORS, ANEW)),
+    "another split": (other_split, _ALL | {"audit of pictures": ANEW}),
+    "train": (trained, _ALL | _AUDITED | {"train": ANEW, "embed": ANEW, "audit": ANEW, "audited pairs": REFUSED}),
+    "embed": (embedded, _ALL | _AUDITED | dict.fromkeys(_OF_VECTORS, ANEW)),
     "inject": (injected, _OF_PAIRS | {"teach": ANEW, "embed": SAME}),
     "extract": (extracted, _OF_FEATURES),
     # A sentence is read with the vocabulary of the texts.
@@ -297,12 +298,12 @@ def test_the_split_of_the_queries_that_correct_hubs_counts(whole, tmp_path, monk
 
 def test_findings_on_pairs_are_reviewed_beside_those_pairs_alone(whole, tmp_path, monkeypatch):
     monkeypatch.chdir(shutil.copytree(whole, tmp_path / "project"))
-    assert len(open_ledger("toy", "clean", None, None).rows)
+    assert len(open_desk("toy", "clean", None).rows)
     injected()
     with pytest.raises(
         IntegrityError, match=r"made from other pairs .*; run `vse-pipe audit --dataset toy --noise clean` again"
     ):
-        open_ledger("toy", "clean", None, None)
+        open_desk("toy", "clean", None)
 
 
 def test_criteria_of_other_members_go_and_members_that_left_are_forgotten(whole, tmp_path, monkeypatch):

@@ -210,7 +210,7 @@ FUNCTIONS = {
     "format": {"read"}, "proposals": {"proposer"}, "backbone": {"build"}, "text features": {"transform"},
     "noise protocol": {"corrupt", "apply"}, "loss": {"loss"}, "scheme": {"scheme", "untrained"}, "sampler": {"batches"},
     "similarity": {"score"}, "text encoder": {"build_text"}, "image encoder": {"build_image"},
-    "inference criterion": {"rerank", "match"}, "doubt": {"fit", "doubts"},
+    "inference criterion": {"rerank", "match"},
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from vse_pipe.api import arguments
-from vse_pipe.audit import evidence
+from vse_pipe.audit import evidence, pool
 from vse_pipe.audit.doubts import losses
 from vse_pipe.core.errors import InputError
 from vse_pipe.inject.stage import shown_images
@@ -234,12 +234,11 @@ def doubts(
     joint = same if joint is None else joint
     if joint:
         arguments.require_one_width(**sides)
-    rows, used, places = _pictured(sides, owners, evidence.FEWEST_IMAGES)
+    rows, used, places = _pictured(sides, owners, pool.FEWEST_IMAGES)
     vectors = sides["images"][used], sides["captions"]
     if not joint:
-        vectors = evidence.reduced(vectors[0]), evidence.reduced(vectors[1])
-    pool = evidence.PairPool.of(*vectors, places, joint=joint, seed=int(seed))
-    result = evidence.measure(pool)
+        vectors = pool.reduced(vectors[0]), pool.reduced(vectors[1])
+    result = evidence.measure(pool.PairPool.create(*vectors, places, joint=joint, seed=int(seed)))
     columns = {"caption": np.arange(len(rows)), "image": rows, "probability": result.probability, "odds": result.odds}
     table = pd.concat([pd.DataFrame(columns), result.columns], axis=1)
     table = table.sort_values("odds", ascending=False, kind="stable", ignore_index=True)

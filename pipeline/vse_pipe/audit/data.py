@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from vse_pipe.artifacts import audit as artefact
-from vse_pipe.artifacts import captions, decisions, evaluation, features, identity, images
+from vse_pipe.artifacts import captions, decisions, features, identity, images
 from vse_pipe.audit import defects, evidence, suspects
 from vse_pipe.audit.declaration import features_of, text_vectors_of
 from vse_pipe.audit.figures import figures
@@ -58,9 +58,8 @@ def audit_data(
             "features": of_features,
             "texts": of_texts,
             "split": split,
-            "leaks": _leaks(params, dataset, of_data, image_table),
         }
-        table, rows, metrics = _audited(judged, image_table, of_data, params.seed, limit)
+        table, rows, metrics = _audited(judged, image_table, of_data, limit)
         with whole_folder(out, artefact.DATA_FILES) as folder:
             identity.write(folder, read, {})
             artefact.write_doubts(folder, table, rows, about | metrics)
@@ -78,12 +77,12 @@ def audit_vectors(vectors: Vectors, limit: int | None = None, out: Path | None =
     findings have them. Raises InputError where the vectors do not fit."""
     if out is not None:
         _require_undecided(out / decisions.FINDINGS)
-    judged = of_vectors(vectors)
-    ids = judged.images.ids
+    judged = of_vectors(vectors, seed)
+    ids = judged.image_ids
     image_table = pa.table({"image_id": ids, "file": id_texts(vectors, "image_id", ids), "sha256": [""] * len(ids)})
-    about = {"dataset": vectors.files[1].name, "noise": None, "leaks": {"pictures": 0, "recall": {}}}
-    of_data = defects.of_vectors(judged.images.vectors, ids)
-    table, rows, metrics = _audited(judged, image_table, of_data, seed, limit)
+    about = {"dataset": vectors.files[1].name, "noise": None}
+    of_data = defects.of_vectors(judged.pool.images, ids)
+    table, rows, metrics = _audited(judged, image_table, of_data, limit)
     if out is not None:
         with whole_folder(out, artefact.DATA_FILES) as folder:
             artefact.write_doubts(folder, table, rows, about | metrics)
@@ -92,28 +91,26 @@ def audit_vectors(vectors: Vectors, limit: int | None = None, out: Path | None =
 
 
 def _audited(
-    judged: JudgedPairs, image_table: pa.Table, of_data: pd.DataFrame, seed: int, limit: int | None
+    judged: JudgedPairs, image_table: pa.Table, of_data: pd.DataFrame, limit: int | None
 ) -> tuple[pa.Table, pd.DataFrame, dict]:
     """The rows of doubts.parquet and of findings.csv, and the figures of metrics.json. of_data:
     findings that are no pairs."""
-    pool = judged.pool(seed)
-    doubts = evidence.measure(pool)
-    rows = pd.concat([suspects.findings(pool, doubts, judged, image_table, limit), of_data])
+    pool, doubts = judged.pool, evidence.measure(judged.pool)
+    rows = pd.concat([suspects.findings(doubts, judged, image_table, limit), of_data])
     metrics = {
         **figures(doubts, len(np.unique(pool.owners[pool.verdicts >= 0])), judged.mismatched),
         "findings": rows["kind"].value_counts().sort_index().to_dict(),
         "together": round(doubts.together, 4),
         "weights": doubts.weights,
     }
+    truth = judged.mismatched
     columns = {
-        "caption_id": judged.captions.ids,
-        "image_id": judged.captions.image_ids,
+        "caption_id": judged.caption_ids,
+        "image_id": judged.image_of_pairs,
         "probability": doubts.probability,
         "odds": doubts.odds,
         "fit": doubts.columns.iloc[:, 0].to_numpy(np.float64),
-        "mismatched": pa.array(judged.mismatched)
-        if judged.mismatched is not None
-        else pa.nulls(len(pool.owners), pa.bool_()),
+        "mismatched": pa.nulls(len(pool.owners), pa.bool_()) if truth is None else pa.array(truth),
     }
     return pa.table(columns).filter(pa.array(pool.verdicts >= 0)), rows, metrics
 
@@ -134,19 +131,3 @@ def _features(params: Params, dataset: str, name: str | None) -> str:
     if name is not None and name not in names:
         raise UsageError(unknown("features of the data set", name, names))
     return name or names[0]
-
-
-def _leaks(params: Params, dataset: str, findings: pd.DataFrame, image_table: pa.Table) -> dict:
-    """``pictures``: of test that stand in another split too; ``recall`` with and without them, of
-    each evaluated run.
-
-    Raises IntegrityError where a run was evaluated on other pictures or captions, or is another
-    model now."""
-    leaked = defects.leaked(findings, image_table)
-    effects = {}
-    for run in params.evaluated():
-        folder = paths.evaluated(run, "nns")
-        if params.dataset(run) == dataset and len(leaked) and (folder / evaluation.RANKS).exists():
-            identity.require_current(paths.evaluations(run))
-            effects[run] = defects.leak_effect(folder, leaked)
-    return {"pictures": len(leaked), "recall": effects}

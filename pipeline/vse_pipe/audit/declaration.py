@@ -6,7 +6,7 @@ from pathlib import Path
 from vse_pipe.artifacts import captions, images
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import DOUBTS, IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS, TEXT_FEATURES
+from vse_pipe.project.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS, TEXT_FEATURES
 from vse_pipe.project.stages import Declaration
 from vse_pipe.train.declaration import inputs
 
@@ -32,8 +32,7 @@ def _inputs_of_pairs(params: Params, noise: str) -> list[Path]:
     extracted = [*features_of(params, dataset)[:1], *([vectors] if vectors else [])]
     folders = [paths.extracted(dataset, name) for name in extracted]
     prepared = paths.prepared(dataset)
-    evaluated = [paths.evaluations(run) for run in params.evaluated() if params.dataset(run) == dataset]
-    return [prepared / images.NAME, prepared / captions.NAME, *folders, paths.injected(dataset, noise), *evaluated]
+    return [prepared / images.NAME, prepared / captions.NAME, *folders, paths.injected(dataset, noise)]
 
 
 STAGES = (
@@ -51,7 +50,6 @@ STAGES = (
         option="--noise",
         output=paths.audited_pairs,
         inputs=_inputs_of_pairs,
-        families={DOUBTS: ""},
         by_dataset=True,
         file="data",
     ),

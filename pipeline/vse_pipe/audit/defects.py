@@ -17,7 +17,7 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 
 from vse_pipe.artifacts import captions as caption_artefact
-from vse_pipe.artifacts import decisions, digests, evaluation
+from vse_pipe.artifacts import decisions, digests
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.images import DESCRIBED, UNREAD
 from vse_pipe.audit import duplicates, wording
@@ -73,9 +73,7 @@ def findings(images: pa.Table, captions: pa.Table, root: Path, features: Feature
     files = pc.replace_substring_regex(images["file"], digests.BOX, "").to_numpy(zero_copy_only=False)
     pairs = pairs[files[pairs["left"]] != files[pairs["right"]]]
     groups = duplicates.grouped(pd.concat([same, pairs]), ids, splits)
-    sure = groups[groups["doubt"] >= duplicates.CHAINED]
-    copies = dict(zip(sure["id"], sure["other"], strict=True))
-    rows = [groups, _picture_rows(figures, ids), wording.findings(captions, copies)]
+    rows = [groups, _picture_rows(figures, ids), wording.findings(captions)]
     return _described(pd.concat(rows), images, captions)
 
 
@@ -185,28 +183,3 @@ def _described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.D
     rows = rows.reindex(columns=["kind", "id", "doubt", "why", "proposal", "other"]).reset_index(drop=True)
     rows = rows.astype({"id": np.int64, "other": "Int64"}).round({"doubt": 4})
     return decisions.described(rows, images, captions)
-
-
-def leaked(rows: pd.DataFrame, images: pa.Table) -> np.ndarray:
-    """image_ids of test that stand in another split by ``leak`` of ``CHAINED`` doubt."""
-    rows = rows[(rows["kind"] == "leak") & (rows["doubt"] >= duplicates.CHAINED)]
-    inside = images.filter(pc.equal(images["split"], "test"))["image_id"].to_numpy()
-    return np.intersect1d(inside, pd.concat([rows["id"], rows["other"]]).to_numpy(np.int64))
-
-
-def leak_effect(folder: Path, image_ids: np.ndarray) -> dict:
-    """rsum of data/evaluate/<run>/<inference>/ with all queries (``all``), and ``without`` those of
-    leaked pictures and their captions, None where no query of a direction is left.
-
-    image_ids: as of ``leaked``. ``pictures`` and ``queries`` are left out. The pictures stay among
-    the items that are ranked, so ranks do not change."""
-    hits = [f"hit_{k}" for k in evaluation.KS]
-    table = evaluation.read_ranks(folder).select(["direction", "fold", "image_id", *hits]).to_pandas()
-    is_out = table["image_id"].isin(image_ids)
-
-    def rsum(queries: pd.DataFrame) -> float | None:
-        recalls = queries.groupby(["direction", "fold"])[hits].mean().groupby("direction").mean()
-        return float(100 * recalls.to_numpy().sum()) if len(recalls) == len(evaluation.DIRECTIONS) else None
-
-    counts = {"pictures": table["image_id"][is_out].nunique(), "queries": int(is_out.sum())}
-    return {**counts, "all": rsum(table), "without": rsum(table[~is_out])}

@@ -16,7 +16,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from vse_pipe.artifacts.images import DESCRIBED
-from vse_pipe.audit.evidence import unit
+from vse_pipe.audit.pool import unit
 from vse_pipe.core import console
 
 # Rows that are compared with all at once, and rows of an array that are read at once.
@@ -29,8 +29,8 @@ _BITS, _MOST_BITS = 256, 63
 LEAST_COSINE, SAME_COSINE = 0.8, 0.95
 # Partners of a row that are kept, so that a million equal rows have no 10^12 pairs.
 _PARTNERS = 8
-# Pairs below this doubt are listed and not chained to groups.
-CHAINED = 0.5
+# Pairs below this doubt are left out.
+LEAST = 0.5
 _INDIRECT = "the same, by way of another copy,"
 
 
@@ -72,7 +72,7 @@ def near_hashes(
     colour = np.abs(colours[i].astype(np.float32) - colours[j]).mean(axis=-1).max(axis=-1, initial=0) / 255
     doubt = 0.97 * (1 - bits / (_MOST_BITS + 1)) * np.clip(1.2 - 2 * colour, 0, 1)
     reasons = [f"looks the same ({count} of {_BITS} bits differ)" for count in bits]
-    return pairs_of(places[i], places[j], doubt, reasons)[doubt > 0.05]
+    return pairs_of(places[i], places[j], doubt, reasons)
 
 
 def centred(array: np.ndarray, rows: Int[np.ndarray, " pictures"]) -> Float[np.ndarray, "pictures dim"]:
@@ -127,37 +127,32 @@ def grouped(pairs: pd.DataFrame, ids: np.ndarray, splits: np.ndarray) -> pd.Data
     """Findings ``duplicate`` and ``leak``, one for each picture that goes. ids, splits: of all
     pictures.
 
-    Of a group that pairs of ``CHAINED`` doubt or more connect, the picture with the smallest id in
+    Of a group that pairs of ``LEAST`` doubt or more connect, the picture with the smallest id in
     its last split (train < val < test) stays: the others of that split are to be merged into it
     (``duplicate``), those of earlier splits are to be dropped (``leak``). So test keeps its
     pictures and figures stay comparable; ``move`` would give test more captions, and dropping the
-    copy in test would make it another test. A picture that goes is as sure as its surest pair.
-    Weaker pairs stand alone, between the pictures that stay."""
-    pairs = pairs.sort_values("doubt", ascending=False, kind="stable").drop_duplicates(["left", "right"])
+    copy in test would make it another test. A picture that goes is as sure as its surest pair."""
+    pairs = pairs[pairs["doubt"] >= LEAST].sort_values("doubt", ascending=False, kind="stable")
+    pairs = pairs.drop_duplicates(["left", "right"])
     order = pd.Categorical(splits, DESCRIBED).codes.astype(np.int64)
     by_rank = np.lexsort((-ids, order))  # the last ones stay
-    rank = np.argsort(by_rank)
-    strong, weak = pairs[pairs["doubt"] >= CHAINED], pairs[pairs["doubt"] < CHAINED]
-    graph = coo_array((np.ones(len(strong)), (strong["left"], strong["right"])), shape=(len(ids), len(ids)))
-    stays = by_rank[pd.Series(rank).groupby(connected_components(graph, directed=False)[1]).transform("max")]
-    away = np.flatnonzero(stays != np.arange(len(ids)))
-    ends = np.sort(np.stack([away, stays[away]]), axis=0)
-    whys = strong.set_index(["left", "right"])["why"].reindex(pd.MultiIndex.from_arrays(ends)).fillna(_INDIRECT)
+    rank = pd.Series(np.argsort(by_rank))
+    graph = coo_array((np.ones(len(pairs)), (pairs["left"], pairs["right"])), shape=(len(ids), len(ids)))
+    stays = by_rank[rank.groupby(connected_components(graph, directed=False)[1]).transform("max")]
+    place = np.flatnonzero(stays != np.arange(len(ids)))
+    partner = stays[place]
+    ends = pd.MultiIndex.from_arrays(np.sort(np.stack([place, partner]), axis=0))
+    whys = pairs.set_index(["left", "right"])["why"].reindex(ends).fillna(_INDIRECT).to_numpy()
     surest = np.zeros(len(ids))
     for side in ("left", "right"):
-        np.maximum.at(surest, strong[side], strong["doubt"])
-    chained = {"place": away, "partner": stays[away], "doubt": surest[away], "why": whys.to_numpy()}
-    stay = np.sort(rank[stays[weak[["left", "right"]]]], axis=1)
-    alone = weak[["doubt", "why"]].assign(place=by_rank[stay[:, 0]], partner=by_rank[stay[:, 1]])
-    table = pd.concat([pd.DataFrame(chained), alone]).query("place != partner").drop_duplicates("place")
-    place, partner = table["place"].to_numpy(np.int64), table["partner"].to_numpy(np.int64)
+        np.maximum.at(surest, pairs[side], pairs["doubt"])
     is_leak = order[place] != order[partner]
-    rows = {
+    columns = {
         "kind": np.where(is_leak, "leak", "duplicate"),
         "id": ids[place],
-        "doubt": table["doubt"].to_numpy(),
-        "why": table["why"] + np.where(is_leak, " as a picture of " + splits[partner].astype(str).astype(object), ""),
+        "doubt": surest[place],
+        "why": whys + np.where(is_leak, " as a picture of " + splits[partner].astype(str).astype(object), ""),
         "proposal": np.where(is_leak, "drop", "merge"),
         "other": ids[partner],
     }
-    return pd.DataFrame(rows).sort_values("doubt", ascending=False, kind="stable", ignore_index=True)
+    return pd.DataFrame(columns)

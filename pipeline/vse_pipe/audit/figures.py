@@ -97,10 +97,6 @@ def show(metrics: dict, as_json: bool) -> None:
         table.add_row(f"mismatched of the first {row['first']:,} by doubt", estimate)
     for kind, count in metrics.get("findings", {}).items():
         table.add_row(f"findings of kind {kind}", f"{count:,}")
-    for run, effect in metrics.get("leaks", {"recall": {}})["recall"].items():
-        rest = "nothing is left" if effect["without"] is None else f"{effect['without']:.1f}"
-        title = f"rsum of {run} without {effect['pictures']} leaked pictures"
-        table.add_row(title, f"{effect['all']:.1f} to {rest}")
     console.show(table)
     return None
 

@@ -9,63 +9,54 @@ import pyarrow.compute as pc
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from vse_pipe.artifacts import features, identity, pairs, texts
-from vse_pipe.artifacts.embeddings import Side
-from vse_pipe.audit import evidence
+from vse_pipe.audit.pool import DIMENSIONS, FEWEST_IMAGES, PairPool, reduced, unit
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.rows import require_distinct
-from vse_pipe.ranking.vectors import NO_IMAGE, Vectors
+from vse_pipe.ranking.vectors import WHOLE, Vectors
 
 
 @dataclass(frozen=True)
 class JudgedPairs:
-    """images: each with a pair, by rising id; captions: with the image that each is shown with;
-    texts: of the captions. verdicts: 1 for a pair that is known to be matched, -1 for a dropped
-    one, which is evidence and no more, else 0; mismatched: None where it is unknown; joint: images
-    and captions lie in one space."""
+    """pool: the vectors; verdicts of -1 are of dropped pairs, which are evidence and no more.
+    image_ids: of its images; caption_ids, texts: of its captions; mismatched: None where it is
+    unknown."""
 
-    images: Side
-    captions: Side
+    pool: PairPool
+    image_ids: Int[ndarray, " images"]
+    caption_ids: Int[ndarray, " pairs"]
     texts: pa.Array
-    verdicts: Int[ndarray, " pairs"]
-    mismatched: Bool[ndarray, " pairs"] | None
-    joint: bool = False
+    mismatched: Bool[ndarray, " pairs"] | None = None
 
-    def pool(self, seed: int) -> evidence.PairPool:
-        owners = np.searchsorted(self.images.ids, self.captions.image_ids)
-        vectors = self.images.vectors, self.captions.vectors
-        return evidence.PairPool.of(*vectors, owners, joint=self.joint, seed=seed, verdicts=self.verdicts)
+    @property
+    def image_of_pairs(self) -> Int[ndarray, " pairs"]:
+        """The image_id of each pair."""
+        return self.image_ids[self.pool.owners]
 
 
 def _require_images(subject: str, count: int) -> None:
-    """Raises InputError for too few images. subject: a plural, begins the message."""
-    if count < evidence.FEWEST_IMAGES:
-        number = "one image" if count == 1 else f"{count} images"
-        raise InputError(f"{subject} show {number}; an audit compares {evidence.FEWEST_IMAGES} or more")
+    if count < FEWEST_IMAGES:
+        raise InputError(f"{subject} show {count} images; an audit compares {FEWEST_IMAGES} or more")
 
 
-def of_vectors(vectors: Vectors) -> JudgedPairs:
-    """Raises InputError for a caption without its image, and for too few images."""
-    images, captions, where = vectors.images, vectors.captions, vectors.where
-    assert isinstance(images, Side)
-    assert isinstance(captions, Side)
-    if (captions.image_ids == NO_IMAGE).all():
-        raise InputError(f"{where[1]}: nothing says which caption belongs to which image; give --caption-images")
-    if len(absent := np.setdiff1d(captions.image_ids, images.ids)):
-        names = vectors.label("image_id", absent)
-        raise InputError(f"{where[1]}: {len(absent)} images of captions are not in {where[0]}: {names}")
-    ids, owners = np.unique(captions.image_ids, return_inverse=True)
-    _require_images(f"{where[1]}: the captions", len(ids))
-    if not np.array_equal(ids, images.ids):
-        rows = pd.Index(images.ids).get_indexer(ids)
-        images = Side(ids, ids, images.splits[rows], images.vectors[rows], images.about)
-    require_distinct(where[0], torch.from_numpy(images.vectors), owners)
-    texts = id_texts(vectors, "caption_id", captions.ids)
-    return JudgedPairs(images, captions, texts, np.zeros(len(captions.ids), np.int8), None, joint=True)
+def of_vectors(vectors: Vectors, seed: int) -> JudgedPairs:
+    """Raises as ``Vectors.split``, and InputError for equal vectors of different images."""
+    split = vectors.split(WHOLE, torch.device("cpu"))
+    assert isinstance(split.images, torch.Tensor)
+    assert isinstance(split.captions, torch.Tensor)
+    _require_images(f"{vectors.where[1]}: the captions", len(split.image_ids))
+    owners = pd.Index(split.image_ids).get_indexer(split.caption_images)
+    require_distinct(vectors.where[0], split.images, owners)
+    sides = split.images.numpy(), split.captions.numpy()
+    pool = PairPool.create(*sides, owners, joint=True, seed=seed)
+    texts = id_texts(vectors, "caption_id", split.caption_ids)
+    return JudgedPairs(pool, split.image_ids, split.caption_ids, texts)
 
 
 def id_texts(vectors: Vectors, key: str, ids: ndarray) -> pa.Array:
@@ -87,16 +78,17 @@ def of_dataset(
     rows, truth, verdicts = _pair_rows(params, dataset, noise, caption_table)
     mask = pc.equal(rows["split"], split).to_numpy(zero_copy_only=False)
     mask &= array.readable(rows["image_id"].to_numpy())
-    rows, sentences = rows.filter(pa.array(mask)), caption_table["text"].filter(pa.array(mask))
-    ids, image_ids, of_splits = (rows[name].to_numpy(zero_copy_only=False) for name in rows.column_names)
-    distinct, first = np.unique(image_ids, return_index=True)
-    _require_images(f"audit {dataset}: the pairs of split {split}", len(distinct))
-    pictures = array.array[array.rows_of(distinct)].astype(np.float32)
-    pictures = evidence.reduced(pictures.mean(axis=1) if pictures.ndim == 3 else pictures)
-    words, vectors = word_vectors(sentences.to_pylist(), params.seed), _vectors(dataset, of_texts, rows)
-    both = words if vectors is None else evidence.unit(np.hstack([words, evidence.reduced(vectors)]))
-    sides = Side(distinct, distinct, of_splits[first], pictures, {}), Side(ids, image_ids, of_splits, both, {})
-    return JudgedPairs(*sides, sentences.combine_chunks(), verdicts[mask], None if truth is None else truth[mask])
+    sentences = caption_table["text"].filter(pa.array(mask)).combine_chunks()
+    caption_ids, shown = (rows[key].to_numpy()[mask] for key in ("caption_id", "image_id"))
+    image_ids, owners = np.unique(shown, return_inverse=True)
+    _require_images(f"audit {dataset}: the pairs of split {split}", len(image_ids))
+    pictures = array.array[array.rows_of(image_ids)].astype(np.float32)
+    pictures = reduced(pictures.mean(axis=1) if pictures.ndim == 3 else pictures)
+    words = word_vectors(sentences.to_pylist(), params.seed)
+    if of_texts is not None:
+        words = unit(np.hstack([words, reduced(_vectors(dataset, of_texts, caption_ids))]))
+    pool = PairPool.create(pictures, words, owners, seed=params.seed, verdicts=verdicts[mask])
+    return JudgedPairs(pool, image_ids, caption_ids, sentences, None if truth is None else truth[mask])
 
 
 def _pair_rows(
@@ -120,38 +112,31 @@ def _pair_rows(
     return table.select(columns), truth.astype(bool) if table["mismatched"].null_count == 0 else None, verdicts
 
 
-def _vectors(dataset: str, name: str | None, rows: pa.Table) -> Float[ndarray, "captions e"] | None:
-    if name is None:
-        return None
+def _vectors(dataset: str, name: str, caption_ids: ndarray) -> Float[ndarray, "captions e"]:
     folder = paths.extracted(dataset, name)
     identity.require_current(folder)
     stored = texts.read(folder)
     if stored.array is None or stored.rows is None:
         raise UsageError(f"--texts {name}: of kind {stored.kind}; name texts that are one vector a caption")
-    return stored.array[stored.rows[stored.places_of(rows["caption_id"].to_numpy())]].astype(np.float32)
+    return stored.array[stored.rows[stored.places_of(caption_ids)]].astype(np.float32)
 
 
-def word_vectors(
-    sentences: list[str], seed: int, dimensions: int = evidence.DIMENSIONS
-) -> Float[ndarray, "captions e"]:
+def word_vectors(sentences: list[str], seed: int) -> Float[ndarray, "captions e"]:
     """Captions as tf-idf along the main directions, spreads evened by a square root."""
-    from sklearn.decomposition import TruncatedSVD
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    counted = TfidfVectorizer(
+    model = TfidfVectorizer(
         tokenizer=tokenize,
         token_pattern=None,
         lowercase=False,
         sublinear_tf=True,
         max_features=20_000,
         dtype=np.float32,
-    ).fit_transform(sentences)
-    size = min(dimensions, min(counted.shape) - 1)
+    )
+    counts = model.fit_transform(sentences)
+    size = min(DIMENSIONS, min(counts.shape) - 1)
     if size < 1:
         raise InputError("audit: the captions have one word in all; nothing tells them apart")
-    model = TruncatedSVD(size, n_iter=2, random_state=seed)
-    with np.errstate(
-        invalid="ignore", divide="ignore"
-    ):  # of equal captions the share of variance is 0 / 0; it is not used
-        rows = model.fit_transform(counted)
-    return evidence.reduced(rows / np.sqrt(np.maximum(model.singular_values_, 1e-6)), size)
+    directions = TruncatedSVD(size, n_iter=2, random_state=seed)
+    # Of equal captions the share of variance is 0 / 0; it is not used.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rows = directions.fit_transform(counts)
+    return reduced(rows / np.sqrt(np.maximum(directions.singular_values_, 1e-6)))

@@ -5,10 +5,10 @@ import pandas as pd
 import pyarrow as pa
 
 from vse_pipe.artifacts import decisions
-from vse_pipe.audit import evidence
 from vse_pipe.audit.doubts import linear
-from vse_pipe.audit.doubts.options import LinearOptions
+from vse_pipe.audit.evidence import Doubts
 from vse_pipe.audit.pairs import JudgedPairs
+from vse_pipe.audit.pool import blocks
 
 # Pairs of findings: those that are probably wrong, within these numbers, unless ``limit`` says
 # otherwise.
@@ -17,31 +17,29 @@ PROBABLE, FEWEST, MOST = 0.5, 100, 50_000
 _TILE = 512
 
 
-def findings(
-    pool: evidence.PairPool, doubts: evidence.Doubts, judged: JudgedPairs, image_table: pa.Table, limit: int | None
-) -> pd.DataFrame:
+def findings(doubts: Doubts, judged: JudgedPairs, image_table: pa.Table, limit: int | None) -> pd.DataFrame:
     """The rows of kind ``pair``, the most doubtful first. limit: their number; None: the pairs that
     are probably wrong.
 
     Nobody has decided on them. The proposal is ``picture`` where an image suits the caption better
     than its own, that caption suits the image best of all these, and better than most pairs suit
     each other; else ``drop``."""
+    pool = judged.pool
     order = np.argsort(-doubts.odds, kind="stable")
     order = order[doubts.verdicts[order] == 0]
     if limit is None:
         limit = int(np.clip((doubts.probability[order] >= PROBABLE).sum(), FEWEST, MOST))
-    places = order[:limit]
-    predict, image_count = linear.predictors(pool, LinearOptions())[0], len(pool.images)
-    fits = np.concatenate(
-        [
-            np.einsum("rd,rd->r", predict(rows), pool.image_vectors(pool.owners[rows]))
-            for rows in pool.blocks(np.arange(len(pool.owners)))
-        ]
-    )
-    predicted, best, partner = predict(places), np.full(len(places), -np.inf, np.float32), np.full(len(places), -1)
+    places, image_count = order[:limit], len(pool.images)
+    predict = linear.predictors(pool)[0]
+    parts = [
+        np.einsum("rd,rd->r", predict(rows), pool.images[pool.owners[rows]])
+        for rows in blocks(np.arange(len(pool.owners)))
+    ]
+    fits, predicted = np.concatenate(parts), predict(places)
+    best, partner = np.full(len(places), -np.inf, np.float32), np.full(len(places), -1)
     better, suits = np.zeros(len(places), np.int64), np.full(image_count, -1)
-    for images in pool.blocks(np.arange(image_count if len(places) else 0), _TILE):
-        scores = predicted @ pool.image_vectors(images).T
+    for images in blocks(np.arange(image_count if len(places) else 0), _TILE):
+        scores = predicted @ pool.images[images].T
         scores[pool.owners[places, None] == images] = -np.inf
         better += (scores > fits[places, None]).sum(axis=1)
         suits[images] = scores.argmax(axis=0)
@@ -50,13 +48,14 @@ def findings(
     is_right = doubts.probability < PROBABLE
     usual = np.median(fits[is_right] if is_right.any() else fits)
     mutual = (suits[partner] == np.arange(len(places))) & (best > usual)
+    shares = (better / image_count).tolist()
     columns = {
         "kind": "pair",
-        "id": judged.captions.ids[places],
+        "id": judged.caption_ids[places],
         "doubt": doubts.probability[places].round(4),
-        "why": [f"the caption suits {share:.0%} of the pictures better" for share in (better / image_count).tolist()],
+        "why": [f"the caption suits {share:.0%} of the pictures better" for share in shares],
         "proposal": np.where(mutual, "picture", "drop"),
-        "other": judged.images.ids[partner],
+        "other": judged.image_ids[partner],
     }
-    captions = {"caption_id": judged.captions.ids, "image_id": judged.captions.image_ids, "text": judged.texts}
+    captions = {"caption_id": judged.caption_ids, "image_id": judged.image_of_pairs, "text": judged.texts}
     return decisions.described(pd.DataFrame(columns), image_table, pa.table(captions))

@@ -14,7 +14,7 @@ from vse_pipe.core.console import plain, say, warn
 from vse_pipe.core.errors import InputError, UsageError, missing_package, unknown
 
 if TYPE_CHECKING:
-    from vse_pipe.audit.review.ledger import Ledger
+    from vse_pipe.audit.review.desk import ReviewDesk
 
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 Host = Annotated[str, Option(help="the address to listen on; with any but the default other machines can use the page")]
@@ -96,7 +96,6 @@ def _hosts(host: str, listening, deeds: str) -> list[str]:
 def review(
     dataset: Annotated[str, _help.option("a name under datasets: whose pairs were audited", "datasets")],
     noise: Annotated[str | None, _help.option("a name under noises: (default: as prepared)", "noises")] = None,
-    findings: Annotated[Path | None, Option(help="the findings (default: those of the audit)")] = None,
     decisions: Annotated[Path | None, Option(help="the file of decisions (default: decisions.csv)")] = None,
     reviewer: Annotated[str | None, Option("--by", help="the name of the reviewer (default: the login name)")] = None,
     auto: Annotated[
@@ -115,23 +114,23 @@ def review(
     """
     _check_review(auto, summary, kind, as_json)
     name = _name_of(reviewer)
-    files = [path and path.resolve() for path in (findings, decisions)]
+    decisions = decisions and decisions.resolve()
     params = _project.params()
     _project.chosen(dataset, params.datasets, "data set")
     if noise is not None:
         _project.chosen(noise, [key for key, node in params.noises.items() if node.dataset == dataset], "noise")
     from vse_pipe.artifacts.decisions import KINDS
-    from vse_pipe.audit.review import figures, ledger
+    from vse_pipe.audit.review import desk, figures
 
     for chosen in kind or ():
         if chosen not in KINDS:
             raise UsageError(unknown("kind", chosen, KINDS))
-    record = ledger.open_ledger(dataset, noise, *files)
+    opened = desk.open_desk(dataset, noise, decisions)
     if summary:
-        return figures.show_summary({"dataset": dataset, **figures.summary(record)}, as_json)
+        return figures.show_summary({"dataset": dataset, **opened.summary()}, as_json)
     if auto is not None:
-        return figures.show_automatic(ledger.decide(record, auto, kind or ()), auto, record.path, as_json)
-    return _reviewed(record, name, host, port)
+        return figures.show_automatic(opened.decide(auto, kind or ()), as_json)
+    return _reviewed(opened, name, host, port)
 
 
 def _check_review(auto: float | None, summary: bool, kind: list[str] | None, as_json: bool) -> None:
@@ -159,11 +158,11 @@ def _name_of(reviewer: str | None) -> str:
     return name
 
 
-def _reviewed(record: "Ledger", name: str, host: str, port: int) -> None:
+def _reviewed(desk: "ReviewDesk", name: str, host: str, port: int) -> None:
     from vse_pipe.audit.review.app import create
     from vse_pipe.search.serve import server
 
     with server.listen(host, port) as listening:
         hosts = _hosts(host, listening, f"decide as {name} and see the pictures")
         say(f"reviewing at {server.address(listening)} until Ctrl-C, as {name}")
-        server.serve(create(record, name, hosts), listening)
+        server.serve(create(desk, name, hosts), listening)

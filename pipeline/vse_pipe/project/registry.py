@@ -149,18 +149,6 @@ class CriterionTraits(Traits):
 
 
 @dataclass(frozen=True)
-class DoubtTraits(Traits):
-    """joint: it needs images and captions in one space; later: it joins after the first round,
-    which says how far each pair can be trusted; siblings: it compares a caption with the image's
-    other captions; of_run: it needs a trained run."""
-
-    of_run: bool = False
-    joint: bool = False
-    later: bool = False
-    siblings: bool = False
-
-
-@dataclass(frozen=True)
 class Member:
     """A family's member by name. params: its validated options."""
 
@@ -269,7 +257,6 @@ SAMPLERS = Family("sampler", "vse_pipe.train.samplers", Traits())
 SIMILARITIES = Family("similarity", "vse_pipe.ranking.similarities", SimilarityTraits())
 TEXT_ENCODERS = Family("text encoder", "vse_pipe.train.encoders", TextEncoderTraits(), side="text_")
 IMAGE_ENCODERS = Family("image encoder", "vse_pipe.train.encoders", ImageEncoderTraits(), side="image_")
-DOUBTS = Family("doubt", "vse_pipe.audit.doubts", DoubtTraits())
 INFERENCES = Family("inference criterion", "vse_pipe.ranking.inference", CriterionTraits())
 
 # The members that make up a run, by their key under runs.<name>.

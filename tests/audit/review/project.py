@@ -17,7 +17,7 @@ from tests.sealed import sealed
 from tests.toy_project import write_decisions, write_params
 from vse_pipe.artifacts import captions, decisions, images
 from vse_pipe.artifacts.images import UNREAD
-from vse_pipe.audit.review import app, ledger
+from vse_pipe.audit.review import app, desk
 from vse_pipe.core.files import sha256
 from vse_pipe.project import paths
 
@@ -67,9 +67,9 @@ def write_findings() -> None:
     write_decisions("toy", rows, path=str(paths.audited_pairs("toy", None) / decisions.FINDINGS))
 
 
-def opened(path: Path | None = None) -> ledger.Ledger:
-    """The ledger of the project in the working directory."""
-    return ledger.open_ledger("toy", None, None, path)
+def opened(path: Path | None = None) -> desk.ReviewDesk:
+    """The desk of the project in the working directory."""
+    return desk.open_desk("toy", None, path)
 
 
 def client(by: str = "anna", path: Path | None = None) -> TestClient:

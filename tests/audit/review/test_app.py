@@ -10,7 +10,6 @@ from PIL import Image
 
 from tests.audit.review.project import HOSTILE, client, decide, find, name_of, opened, rows_of
 from vse_pipe.artifacts import decisions
-from vse_pipe.audit.review import ledger
 
 PATH = Path("decisions.csv")
 
@@ -50,7 +49,7 @@ def test_findings_come_one_by_one_by_kind_words_and_state(project):
 
 
 def test_what_nobody_has_decided_comes_first_and_the_program_decides_for_all(project):
-    ledger.decide(opened(), 0.9)
+    opened().decide(0.9)
     anna, ben = client("anna"), client("ben")
     decide(ben, "duplicate/47", "keep")
     left = ["picture/37", "duplicate_caption/4", "pair/1", "pair/2"]
@@ -92,7 +91,7 @@ def test_a_decision_is_on_the_disk_when_it_is_answered_and_undo_takes_it_back(pr
     decide(page, "pair/0", "undo")
     assert [row[1] for row in rows_of(PATH)] == ["take", "drop", "undo"]
     assert decide(page, "pair/0", "undo", status=400) == {"error": "there is no decision to undo"}
-    assert not opened().read().standing.any()
+    assert not opened().verdicts().standing.any()
     row = decisions.read(PATH).iloc[0]
     assert (row["other"], row["caption"], row["other_file"]) == (17, "a red square", "green.png")
 
@@ -110,17 +109,15 @@ def test_what_others_decided_is_told_after_an_own_decision_only(project):
     anna, ben = client("anna"), client("ben")
     decide(anna, "pair/0", "keep")
     decide(anna, "pair/1", "keep")
-    for asked in ({"at": "pair/0"}, {"state": "decided"}, {"state": "contradicted"}):
+    for asked in ({"at": "pair/0"}, {"state": "decided"}):
         assert "anna" not in ben.get("/api/finding", params=asked).text
     answer = decide(ben, "pair/0", "take")
-    assert (answer["finding"]["others"], answer["contradicts"]) == ([{"by": "anna", "decision": "keep"}], True)
-    assert decide(ben, "pair/1", "keep")["contradicts"] is False
-    assert walk(ben, state="contradicted") == ["pair/0"]
+    assert answer["finding"]["others"] == [{"by": "anna", "decision": "keep"}]
     assert find(anna, at="pair/0")["finding"]["others"] == [{"by": "ben", "decision": "take"}]
     decide(ben, "pair/0", "undo")
     assert (find(ben, at="pair/0")["finding"]["others"], find(anna, at="pair/0")["finding"]["others"]) == ([], [])
     # The undo is of the own decision: those of anna stand.
-    assert client().get("/api/summary").json()["kinds"]["pair"]["keep"] == 2
+    assert opened().summary()["kinds"]["pair"]["keep"] == 2
 
 
 @pytest.mark.parametrize(
@@ -128,7 +125,7 @@ def test_what_others_decided_is_told_after_an_own_decision_only(project):
     [
         ('{"kind": "pair", "id": 99, "decision": "keep"}', 404, "no finding pair/99 in this audit"),
         ("{", 400, "the request: invalid JSON"),
-        ('{"kind": "leak", "id": 57, "decision": "weight"}', 400, "leak 57 cannot be weighted"),
+        ('{"kind": "leak", "id": 57, "decision": "weight"}', 400, "leak 57 has nothing to weight"),
         (" " * 20_000, 413, "the request is too large"),
     ],
 )

@@ -6,7 +6,6 @@ import pytest
 
 from tests.audit.review.project import HOSTILE, opened, post, rows_of, started, write_project
 from tests.report.browser import Tab, installed
-from vse_pipe.audit.review.ledger import decide
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -124,7 +123,7 @@ def choose(tab: Tab, state: str, shown: str) -> None:
 
 @pytest.mark.parametrize("width", [400, 1400])
 def test_what_nobody_has_decided_comes_first_and_the_choice_goes_with_kinds_words_and_arrows(tab, project, width):
-    decide(opened(project / "decisions.csv"), 0.9)  # duplicate 27, leak 57, pair 0 and caption 3
+    opened(project / "decisions.csv").decide(0.9)  # duplicate 27, leak 57, pair 0 and caption 3
     with started(project, "--by", "ben") as (other, _):
         post(other, "duplicate/47", "keep")
     with started(project, "--by", "anna") as (url, _):

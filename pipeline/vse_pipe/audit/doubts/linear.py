@@ -10,23 +10,25 @@ import numpy as np
 from jaxtyping import Float
 from scipy import linalg
 
-from vse_pipe.audit.doubts.options import LinearOptions
-from vse_pipe.audit.evidence import Evidence, PairPool, standardised, unit
+from vse_pipe.audit.pool import Evidence, PairPool, blocks, standardised, unit
+
+# Ridge of the maps from captions to images and back, in units of the mean variance of a dimension.
+TEXT_RIDGE, IMAGE_RIDGE = 2.0, 3.0
 
 
-def fit(pool: PairPool, options: LinearOptions) -> Evidence:
+def fit(pool: PairPool) -> Evidence:
     """Four columns: the similarity of a predicted and an actual vector, standardised over all
     images and over all captions, in the space of images and then in that of captions."""
-    as_images, as_texts = predictors(pool, options)
+    as_images, as_texts = predictors(pool)
     in_images = standardised(pool, as_images, pool.image_vectors)
     in_texts = standardised(pool, pool.text_vectors, as_texts)
     return lambda captions, images: np.concatenate([in_images(captions, images), in_texts(captions, images)], axis=-1)
 
 
-def predictors(pool: PairPool, options: LinearOptions) -> tuple[Callable, Callable]:
+def predictors(pool: PairPool) -> tuple[Callable, Callable]:
     """From rows of captions to vectors of images, and from rows of images to vectors of captions,
     at length 1."""
-    as_images, as_texts = zip(*_maps(pool, options), strict=True)
+    as_images, as_texts = zip(*_maps(pool), strict=True)
     return (
         partial(_predicted, pool.text_vectors, pool.caption_folds, as_images),
         partial(_predicted, pool.image_vectors, pool.folds, as_texts),
@@ -41,15 +43,13 @@ def _predicted(vectors: Callable, folds: np.ndarray, maps: Sequence[np.ndarray],
     return unit(out)
 
 
-def _maps(
-    pool: PairPool, options: LinearOptions
-) -> Iterator[tuple[Float[np.ndarray, "e d"], Float[np.ndarray, "d e"]]]:
+def _maps(pool: PairPool) -> Iterator[tuple[Float[np.ndarray, "e d"], Float[np.ndarray, "d e"]]]:
     """For each fold the maps to images and back, learnt from the other folds' pairs."""
     sums = [_products(pool, np.flatnonzero(pool.caption_folds == fold)) for fold in range(pool.folds.max() + 1)]
     total = [np.sum(products, axis=0) for products in zip(*sums, strict=True)]
     for products in sums:
         texts, images, crossed = (whole - part for whole, part in zip(total, products, strict=True))
-        yield _solved(texts, crossed, options.text_ridge), _solved(images, crossed.T, options.image_ridge)
+        yield _solved(texts, crossed, TEXT_RIDGE), _solved(images, crossed.T, IMAGE_RIDGE)
 
 
 def _products(pool: PairPool, captions: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -57,15 +57,15 @@ def _products(pool: PairPool, captions: np.ndarray) -> tuple[np.ndarray, ...]:
     images, over all captions of the images that ``captions`` have."""
     e, d = pool.texts.shape[1], pool.images.shape[1]
     squares, images, crossed = (np.zeros(shape, np.float32) for shape in ((e, e), (d, d), (e, d)))
-    for rows in pool.blocks(captions[pool.trust[captions] > 0]):
+    for rows in blocks(captions[pool.trust[captions] > 0]):
         texts = pool.text_vectors(rows)
         squares += texts.T @ (texts * pool.trust[rows, None])
     weights = np.bincount(pool.owners, pool.trust, len(pool.images)).astype(np.float32)
     used = np.unique(pool.owners[captions])
-    for rows in pool.blocks(used[weights[used] > 0]):
+    for rows in blocks(used[weights[used] > 0]):
         vectors = pool.image_vectors(rows)
         images += vectors.T @ (vectors * weights[rows, None])
-        crossed += pool.caption_sums(rows).T @ vectors
+        crossed += pool.caption_sums(rows, pool.trust).T @ vectors
     return squares, images, crossed
 
 

@@ -7,30 +7,32 @@ agree."""
 import numpy as np
 from scipy import sparse
 
-from vse_pipe.audit.doubts.options import NeighboursOptions
-from vse_pipe.audit.evidence import Evidence, PairPool, standardised, unit
+from vse_pipe.audit.pool import Evidence, PairPool, standardised, unit
+
+# Neighbours of an image and of a caption, and images, and as many captions, drawn at random, among
+# which they are sought.
+K, REFERENCE = 30, 4096
 
 
-def fit(pool: PairPool, options: NeighboursOptions) -> Evidence:
-    """Four columns: the captions of the ``k`` nearest images against the caption, and the images of
-    the ``k`` nearest captions against the image, each standardised over all images and over all
+def fit(pool: PairPool) -> Evidence:
+    """Four columns: the captions of the ``K`` nearest images against the caption, and the images of
+    the ``K`` nearest captions against the image, each standardised over all images and over all
     captions.
 
-    Neighbours are sought among ``reference`` other images and captions of other images."""
-    images = np.sort(pool.draw(len(pool.images), min(options.reference, len(pool.images))))
-    captions = np.sort(pool.draw(len(pool.owners), min(options.reference, len(pool.owners))))
+    Neighbours are sought among ``REFERENCE`` other images and captions of other images."""
+    images, captions = (pool.draw(len(side), REFERENCE) for side in (pool.images, pool.owners))
     owners = pool.owners[captions]
     near_images, near_texts = pool.image_vectors(images), pool.text_vectors(captions)
-    texts = pool.caption_sums(images)
+    texts = pool.caption_sums(images, pool.trust)
     pictures = pool.image_vectors(owners) * pool.trust[captions, None]
 
     def described(rows: np.ndarray) -> np.ndarray:
         scores = pool.image_vectors(rows) @ near_images.T
-        return _means(scores, rows[:, None] == images, options.k, texts)
+        return _means(scores, rows[:, None] == images, K, texts)
 
     def depicted(rows: np.ndarray) -> np.ndarray:
         scores = pool.text_vectors(rows) @ near_texts.T
-        return _means(scores, pool.owners[rows][:, None] == owners, options.k, pictures)
+        return _means(scores, pool.owners[rows][:, None] == owners, K, pictures)
 
     of_images = standardised(pool, pool.text_vectors, described)
     of_captions = standardised(pool, depicted, pool.image_vectors)

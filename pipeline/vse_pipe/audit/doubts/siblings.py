@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from vse_pipe.audit.doubts.options import SiblingsOptions
-from vse_pipe.audit.evidence import Evidence, PairPool, standardised, unit
+from vse_pipe.audit.pool import Evidence, PairPool, standardised, unit
 
 
-def fit(pool: PairPool, options: SiblingsOptions) -> Evidence | None:
+def fit(pool: PairPool) -> Evidence | None:
     """Two columns: the caption against the mean of the image's other captions, standardised over
     all images and over all captions; 0 for an image without other captions. None where no image has
     several captions."""
@@ -20,9 +19,8 @@ def fit(pool: PairPool, options: SiblingsOptions) -> Evidence | None:
     def evidence(captions: np.ndarray, images: np.ndarray) -> np.ndarray:
         # The caption itself is no witness.
         inside = pool.owners[captions] == images
-        distinct, places = np.unique(images, return_inverse=True)
-        sums = pool.caption_sums(distinct, equal)[places]
-        columns = compared(captions, images, unit(sums - pool.text_vectors(captions) * inside[:, None]))
+        sums = pool.caption_sums(images, equal) - pool.texts[captions] * inside[:, None]
+        columns = compared(captions, images, unit(sums))
         columns[counts[images] - inside < 1] = 0
         return columns
 

@@ -14,13 +14,12 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from vse_pipe.audit.review import figures
-from vse_pipe.audit.review.ledger import Ledger, Verdicts
+from vse_pipe.audit.review.desk import ReviewDesk, Verdicts
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.report import formatting
 from vse_pipe.search.serve.server import LOOPBACK
-from vse_pipe.search.serve.site import SHARED, Site, checked, is_of_this_site
+from vse_pipe.search.serve.site import SHARED, Site, checked, require_post
 
 # Pixels of a picture: about twice the width of half a screen.
 _SIDE = 900
@@ -39,7 +38,7 @@ class FindingQuery(Strict):
 
     kind: str = ""
     text: Annotated[str, Field(max_length=_LONGEST)] = ""
-    state: Literal["undecided", "open", "decided", "contradicted", "all"] = "all"
+    state: Literal["undecided", "open", "decided", "all"] = "all"
     at: str = ""
     after: str = ""
     before: str = ""
@@ -54,23 +53,19 @@ class Decision(Strict):
     group: bool = False
 
 
-def create(ledger: Ledger, person: str, hosts: Sequence[str] = LOOPBACK) -> ASGIApp:
+def create(desk: ReviewDesk, person: str, hosts: Sequence[str] = LOOPBACK) -> ASGIApp:
     """person: the reviewer. hosts: accepted names in the Host header. The application answers
 
     - GET /: the page;
     - GET /api/finding: one finding, by the fields of ``FindingQuery``;
     - POST /api/decisions: a ``Decision`` in JSON, answered when the row is on the disk;
-    - GET /api/summary: the document of ``vse-pipe review --summary --json``;
     - GET /picture/KIND/ID and /picture/KIND/ID/other: the picture of a finding, and of its partner.
-
-    Each answer reads the file of decisions, which others may have extended.
     """
-    site = _ReviewSite(ledger, person)
+    site = _ReviewSite(desk, person)
     routes = [
         Route("/", site.page),
         Route("/api/finding", site.finding),
         Route("/api/decisions", site.decide, methods=["POST"]),
-        Route("/api/summary", site.summary),
         Route("/picture/{kind}/{number}", site.picture),
         Route("/picture/{kind}/{number}/other", site.picture),
     ]
@@ -78,113 +73,87 @@ def create(ledger: Ledger, person: str, hosts: Sequence[str] = LOOPBACK) -> ASGI
 
 
 class _ReviewSite(Site):
-    def __init__(self, ledger: Ledger, person: str) -> None:
-        super().__init__(_ASSETS, ("/api/", "/picture/"), _FAILED, ledger.prepared.content_of, _SIDE)
-        self._desk = ReviewDesk(ledger, person)
+    def __init__(self, desk: ReviewDesk, person: str) -> None:
+        super().__init__(_ASSETS, ("/api/", "/picture/"), _FAILED, desk.prepared.content_of, _SIDE)
+        self._desk, self._answers = desk, Answers(desk, person)
         self._template = formatting.template_environment(_TEMPLATES).get_template("page.html")
 
     async def page(self, request: Request) -> Response:
         return self.error_page(request, 200, "")
 
     def error_page(self, request: Request, status: int, message: str) -> Response:
-        html = self._template.render(desk=self._desk, message=message, longest=_LONGEST)
+        person = self._answers.person
+        html = self._template.render(desk=self._desk, person=person, message=message, longest=_LONGEST)
         return HTMLResponse(html, status)
 
     async def finding(self, request: Request) -> Response:
         query = checked(FindingQuery, request.query_params)
-        return JSONResponse(await anyio.to_thread.run_sync(self._desk.find, query))
+        return JSONResponse(await anyio.to_thread.run_sync(self._answers.find, query))
 
     async def decide(self, request: Request) -> Response:
-        if not is_of_this_site(request):
-            raise HTTPException(403, "requests of other sites are not answered")
+        require_post(request, _BODY)
         # A form of another site cannot have this type.
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             raise HTTPException(415, "send a decision as application/json")
-        content = b""
-        async for part in request.stream():
-            content += part
-            if len(content) > _BODY:
-                raise HTTPException(413, "the request is too large")
-        decision = checked(Decision, content)
+        decision = checked(Decision, await request.body())
         # The thread goes on where the visitor leaves: a decision is written or not, never half.
-        return JSONResponse(await anyio.to_thread.run_sync(self._desk.decide, decision))
-
-    async def summary(self, request: Request) -> Response:
-        return JSONResponse(await anyio.to_thread.run_sync(self._desk.summary))
+        return JSONResponse(await anyio.to_thread.run_sync(self._answers.decide, decision))
 
     async def picture(self, request: Request) -> Response:
         name = "{kind}/{number}".format(**request.path_params)
         side = "other_file" if request.url.path.endswith("/other") else "file"
-        return await self.thumbnail(self._desk.finding(name)[side] or name)
+        return await self.thumbnail(self._answers.row(name)[side] or name)
 
 
-class ReviewDesk:
-    """Answers of the page as documents."""
+class Answers:
+    """Answers to one reviewer as documents."""
 
-    def __init__(self, ledger: Ledger, person: str) -> None:
-        self.ledger, self.person = ledger, person
+    def __init__(self, desk: ReviewDesk, person: str) -> None:
+        self.desk, self.person = desk, person
 
     def find(self, query: FindingQuery) -> dict:
         """The finding, its group and the progress. Raises HTTPException 404."""
-        verdicts, rows = self.ledger.read(), self.ledger.rows
-        mask = self.ledger.mask(query.kind, query.text).to_numpy()
-        candidates = np.flatnonzero(mask & self._in_state(verdicts, query.state))
-        decided = (verdicts.standing != "").groupby(rows["kind"]).agg(decided="sum", total="size")
+        verdicts, rows = self.desk.verdicts(), self.desk.rows
+        mask, is_decided = self.desk.mask(query.kind, query.text), verdicts.standing != ""
+        states = {"undecided": ~is_decided, "open": verdicts.is_open(self.person), "decided": is_decided}
+        candidates = np.flatnonzero(mask & states.get(query.state, True))
+        decided = is_decided.groupby(rows["kind"]).agg(decided="sum", total="size")
         progress = {**decided.sum().to_dict(), "kinds": decided.to_dict("index")}
-        answer = {"matching": int(mask.sum()), "left": len(candidates), "progress": progress}
+        answer = {"matching": int(mask.sum()), "progress": progress}
         place, wrapped = self._chosen(query, candidates)
         if place is None:
-            return {**answer, "finding": None, "group": [], "number": 0}
-        group = np.flatnonzero(rows["group"] == rows["group"].iloc[place])
-        nearest = np.sort(group[np.argsort(np.abs(group - place), kind="stable")[:_MEMBERS]])
+            return {**answer, "finding": None, "group": []}
+        group = rows.index[rows["group"] == rows["group"].iloc[place]]
+        members = group[:_MEMBERS] if len(group) > 1 else ()
         return {
             **answer,
             "wrapped": wrapped,
             "finding": self._finding(verdicts, rows.index[place]),
-            "group": [self._member(verdicts, name) for name in rows.index[nearest]] if len(group) > 1 else [],
+            "group": [self._member(verdicts, name) for name in members],
             "grouped": len(group),
-            "number": int(mask[: place + 1].sum()),
+            "number": int(mask.iloc[: place + 1].sum()),
         }
 
     def decide(self, chosen: Decision) -> dict:
         """Writes a decision; ``before``: what this reviewer had decided. Raises UsageError,
         HTTPException 404 for an unknown finding, PipelineError where the file cannot be written."""
-        rows, name = self.ledger.rows, f"{chosen.kind}/{chosen.id}"
-        group = self.finding(name)["group"]
-        verdicts = self.ledger.read().of(self.person)
-        names = rows.index[rows["group"] == group] if chosen.group else rows.index[rows.index == name]
+        rows, name = self.desk.rows, f"{chosen.kind}/{chosen.id}"
+        group = self.row(name)["group"]
+        verdicts = self.desk.verdicts().of_person(self.person)
+        names = rows.index[rows["group"] == group] if chosen.group else pd.Index([name])
         if chosen.decision == "undo":
             names = names[verdicts[names] != ""]
             if not len(names):
                 raise UsageError("there is no decision to undo")
         else:
             names = names[(verdicts[names] == "") | (names == name)]
-        self.ledger.record(names, chosen.decision, self.person)
-        after = self.ledger.read()
-        contradicts = bool(after.contradicted(self.person)[name])
-        answer = {"finding": self._finding(after, name), "rows": len(names), "before": verdicts[name]}
-        return {**answer, "contradicts": contradicts}
+        self.desk.record(names, chosen.decision, self.person)
+        finding = self._finding(self.desk.verdicts(), name)
+        return {"finding": finding, "rows": len(names), "before": verdicts[name]}
 
-    def summary(self) -> dict:
-        return {"dataset": self.ledger.prepared.dataset, **figures.summary(self.ledger)}
-
-    def finding(self, name: str) -> pd.Series:
+    def row(self, name: str) -> pd.Series:
         """The row of a finding such as ``pair/17``. Raises HTTPException 404."""
-        if name not in self.ledger.rows.index:
-            raise HTTPException(404, f"no finding {name[:60]} in this audit")
-        return self.ledger.rows.loc[name]
-
-    def _in_state(self, verdicts: Verdicts, state: str) -> np.ndarray:
-        """bool, the findings in a state of ``FindingQuery``."""
-        standing = verdicts.standing
-        masks = {
-            "undecided": standing == "",
-            "open": verdicts.is_open(self.person),
-            "decided": standing != "",
-            "contradicted": verdicts.contradicted(self.person),
-            "all": standing.notna(),
-        }
-        return masks[state].to_numpy()
+        return self.desk.rows.iloc[self._place(name)]
 
     def _chosen(self, query: FindingQuery, candidates: np.ndarray) -> tuple[int | None, bool]:
         """The place, and whether the search went on at the other end. A finding that is asked for
@@ -193,34 +162,34 @@ class ReviewDesk:
             return self._place(query.at), False
         if not len(candidates):
             return None, False
+        turn = 0
         if query.after:
             turn = int(np.searchsorted(candidates, self._place(query.after), "right"))
         elif query.before:
             turn = int(np.searchsorted(candidates, self._place(query.before))) - 1
-        else:
-            turn = 0
         return int(candidates[turn % len(candidates)]), not 0 <= turn < len(candidates)
 
     def _place(self, name: str) -> int:
-        self.finding(name)
-        return int(self.ledger.rows.index.get_loc(name))
+        if name not in self.desk.rows.index:
+            raise HTTPException(404, f"no finding {name[:60]} in this audit")
+        return int(self.desk.rows.index.get_loc(name))
 
     def _finding(self, verdicts: Verdicts, name: str) -> dict:
-        row = self.ledger.rows.loc[name]
+        row = self.row(name)
         return {
             **self._member(verdicts, name),
             **row[["why", "proposal", "other_file", "other_caption"]].to_dict(),
             "doubt": None if np.isnan(row["doubt"]) else round(float(row["doubt"]), 4),
             "other": None if pd.isna(row["other"]) else int(row["other"]),
             "other_picture": f"/picture/{name}/other" if row["other_file"] else None,
-            "others": verdicts.others(self.person, name),
+            "others": verdicts.peers(self.person, name),
         }
 
     def _member(self, verdicts: Verdicts, name: str) -> dict[str, Any]:
-        row = self.ledger.rows.loc[name]
+        row = self.row(name)
         return {
             **row[["kind", "file", "caption"]].to_dict(),
             "id": int(row["id"]),
             "picture": f"/picture/{name}" if row["file"] else None,
-            "decision": verdicts.of(self.person)[name],
+            "decision": verdicts.of_person(self.person)[name],
         }

@@ -3,12 +3,11 @@
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.text import LONGEST
-from vse_pipe.search.serve.site import checked, is_of_this_site
+from vse_pipe.search.serve.site import checked, require_post
 
 MAX_TEXT, MAX_K, DEFAULT_K = 1000, 100, 10
 # Bytes of an upload; a photo of a telephone has 3 to 12 MB.
@@ -71,13 +70,7 @@ def read(fields: Fields, photo: bytes | None = None) -> Query | None:
 
 
 async def _upload(request: Request) -> tuple[list[tuple[str, str]], bytes]:
-    if not is_of_this_site(request):
-        raise HTTPException(403, "forms of other sites are not answered")
-    length = request.headers.get("content-length")
-    if length is None or not length.isascii() or not length.isdigit():
-        raise HTTPException(411, "an upload states its length")
-    if int(length) > MAX_UPLOAD:
-        raise HTTPException(413, f"the upload is too large: {MAX_UPLOAD // 10**6} MB are the most")
+    require_post(request, MAX_UPLOAD)
     async with request.form(max_files=1, max_fields=12, max_part_size=10_000) as form:
         values, photo = [], b""
         for name, value in form.multi_items():

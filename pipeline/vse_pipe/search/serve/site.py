@@ -119,11 +119,16 @@ def checked(model: type[Model], values: Mapping[str, Any] | bytes) -> Model:
         raise UsageError(f"{'.'.join(map(str, place)) or 'the request'}: {text}") from error
 
 
-def is_of_this_site(request: Request) -> bool:
-    """Does the form come from this site? Old browsers send only Origin; programs that are no
-    browser send nothing."""
+def require_post(request: Request, most: int) -> None:
+    """Raises HTTPException for a request of another site, without its length, or with more bytes
+    than ``most``. Old browsers send only Origin; programs that are no browser send nothing."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is not None:
-        return site in ("same-origin", "none")
     host = request.headers["host"].lower()
-    return origin is None or origin.partition("://")[2].lower() == host
+    is_own = origin is None or origin.partition("://")[2].lower() == host
+    if not (is_own if site is None else site in ("same-origin", "none")):
+        raise HTTPException(403, "requests of other sites are not answered")
+    length = request.headers.get("content-length", "")
+    if not (length.isascii() and length.isdigit()):
+        raise HTTPException(411, "a request states its length")
+    if int(length) > most:
+        raise HTTPException(413, f"the request is too large: {most:,} bytes are the most")

@@ -223,7 +223,8 @@
     const peers = answer.finding.others.map((one) => `${one.by || "(no name)"}: ${DONE[one.decision]}`).join(", ");
     const said = `${number} ${done}${was}${peers ? `; ${peers}` : ""}.`;
     // Who is contradicted sees it beside the finding and goes on with an arrow.
-    if (decision === "undo" || answer.contradicts) await show({ at: name }, said);
+    const contradicts = answer.finding.others.some((one) => one.decision !== answer.finding.decision);
+    if (decision === "undo" || contradicts) await show({ at: name }, said);
     else await show({ after: name }, said);
   }
 
