@@ -72,7 +72,7 @@ def test_case_03_a_training_that_is_told_to_stop_goes_on_with_the_next_epoch(sta
     said = Path(warm.SAID).read_text()
     assert process.exitcode == status, said
     assert "the same command goes on where it was" in said
-    done = checkpoint.read(_UNFINISHED)[0]["epoch"]
+    done = checkpoint.read(_UNFINISHED)["progress"]["epoch"]
     assert done < _EPOCHS
     said = warm.run(staged, *_LONG)
     assert f"epoch {done + 1}/{_EPOCHS}" in said
@@ -94,10 +94,10 @@ def die_at(event: str, name: str, number: int) -> None:
 
 
 def test_case_04_killed_while_it_writes_a_checkpoint_the_one_before_is_whole(staged, long):
-    process = warm.started(staged, *_LONG, first=partial(die_at, "os.rename", "state.safetensors", 5))
+    process = warm.started(staged, *_LONG, first=partial(die_at, "os.rename", "state.pt", 5))
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    assert checkpoint.read(_UNFINISHED)[0]["epoch"] == 4
+    assert checkpoint.read(_UNFINISHED)["progress"]["epoch"] == 4
     warm.run(staged, *_LONG)
     assert _MODEL.read_bytes() == long
     assert not _UNFINISHED.exists()

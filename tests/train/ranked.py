@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from torch import distributed
+from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from tests.train.some import member, some_pairs, some_scheme
 from vse_pipe.core import processes
@@ -130,7 +131,8 @@ def epochs(how: dict[str, Any], count: int, exact: bool = True) -> Found:
         models = {
             f"{place}/{name}": one for place, of in enumerate(averages.models) for name, one in of.state_dict().items()
         }
-        kept = {f"scheme/{name}": one for name, one in scheme.state().items()}
+        leaves, _ = tree_flatten_with_path(scheme.state())
+        kept = {f"scheme/{keystr(path)}": one for path, one in leaves}
         return losses, {name: one.detach().numpy() for name, one in (scheme.model.state_dict() | models | kept).items()}
 
 

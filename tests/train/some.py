@@ -8,7 +8,6 @@ from unittest.mock import DEFAULT, Mock
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tests.regions_project import run_of
@@ -141,11 +140,11 @@ def killed_after(epochs: int, params, run: str) -> None:
             train(params, run, "cpu")
 
 
-def last_state(params: Params, run: str = "sum") -> dict[str, Tensor]:
+def last_state(params: Params, run: str = "sum") -> dict:
     """The state after the last epoch of a training of ``run``, which is not finished."""
     shutil.rmtree(paths.trained(run), ignore_errors=True)
     killed_after(params.runs[run].train.epochs, params, run)
-    return load_file(partial_folder(paths.trained(run)) / checkpoint.STATE)
+    return checkpoint.read(partial_folder(paths.trained(run)))
 
 
 def files_of(run: str) -> dict[str, bytes]:

@@ -4,11 +4,9 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
-from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-import torch
 
 from tests.command_line import Call, caller, failure, output
 from tests.toy_project import PARAMS, load_params, write_params
@@ -22,7 +20,7 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
-from vse_pipe.train import optimise, restore
+from vse_pipe.train import restore
 from vse_pipe.train.stage import train
 from vse_pipe.train.trained import Trained
 
@@ -42,18 +40,6 @@ def test_an_earlier_model_stays_until_the_new_one_is_whole(trained_project):
     train(changed, "sum", "cpu")
     assert (history().epoch.tolist(), history().lr.tolist()) == ([1, 2], [5e-3, 5e-3])
     assert [path.name for path in Path("data/train").iterdir() if path.is_dir()] == ["sum"]
-
-
-def test_memory_that_runs_out_ends_with_advice_and_finished_epochs_stay(trained_project):
-    params, whole = load_params(trained_project), weights_file()
-    shutil.rmtree(paths.trained("sum"))
-    killed_after(2, params, "sum")
-    wanted = r"^train sum, epoch 3: out of memory.*goes on after 2 finished epochs.*runs\.sum\.train\.chunk"
-    for error in (RuntimeError("DefaultCPUAllocator: no"), torch.OutOfMemoryError("no"), MemoryError()):
-        with patch.object(optimise, "step", side_effect=error), pytest.raises(PipelineError, match=wanted):
-            train(params, "sum", "cpu")
-    train(params, "sum", "cpu")
-    assert weights_file() == whole
 
 
 def test_no_batch_of_two_pairs_is_said_and_an_earlier_model_stays(trained_project):
@@ -197,7 +183,7 @@ def edit(path: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_it_is_the_model_under_the_names_of_the_run_and_is_taken_once(given, capsys):
+def test_it_is_the_model_under_the_names_of_the_run(given):
     for name in (model_files.MODEL, model_files.CONFIG):  # as in the cache of a hub
         (GIVEN / name).rename(name)
         (GIVEN / name).symlink_to(f"../{name}")
@@ -208,25 +194,19 @@ def test_it_is_the_model_under_the_names_of_the_run_and_is_taken_once(given, cap
     origin = {"run": "sum", "dataset": "toy", "features": "plain", "texts": "words", "noise": "clean"}
     assert (config["run"], config["origin"]) == ("other", {**origin, "sha256": sha256(CONFIG)})
     assert restore.load(out)[1].digest == config["sha256"][model_files.MODEL]
-    written = (out / model_files.CONFIG).stat().st_mtime_ns
-    train(taking(), "other", "cpu")
-    assert (out / model_files.CONFIG).stat().st_mtime_ns == written
-    assert "is up to date" in capsys.readouterr().err
     with pytest.raises(UsageError, match=r"runs\.other\.loss is .*, the model in given has .*; write what it has"):
         train(taking(loss="max"), "other", "cpu")
 
 
 @pytest.mark.parametrize("part", ["features", "texts"])
 def test_a_copy_is_refused_where_the_present_features_or_texts_are_not_those_of_the_model(given, part):
-    """Training again would not help, so the message says what the model needs."""
     params = taking()
     train(params, "other", "cpu")
     before, place = files_of("other"), paths.extracted("toy", {"features": "plain", "texts": "words"}[part])
     identity.write(place, identity.inputs_of(place), {part: "0" * 64})
     with pytest.raises(IntegrityError, match=r"other: made from other .* `vse-pipe train --run other` again"):
         embed(params, "other", "cpu")
-    needed = model_files.read_config(GIVEN)[f"{part}_sha256"]
-    with pytest.raises(IntegrityError, match=f"^train other: .*needs {part} of sha256 {needed}.*README\\.md"):
+    with pytest.raises(IntegrityError, match=f"made from other {part} than"):
         train(params, "other", "cpu")
     assert files_of("other") == before
 

@@ -64,8 +64,6 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
     if unknown:
         listed = ", ".join(f"{split} {share:.1%}" for split, share in unknown.items())
         say(f"embed {name}: words that run '{run}' does not know: {listed}")
-        if max(unknown.values()) == 1:
-            warn(f"embed {name}: run '{run}' knows no word of a split; its captions are all but the same to it")
     return out
 
 
@@ -83,54 +81,43 @@ class Material:
 def _write(params: Params, run: str, trained: Trained, material: Material, read: identity.Inputs) -> None:
     """Write data/embed/<run>/, whole or not at all. read: what it is made from."""
     prepared, source = paths.prepared(material.dataset), material.features
-    rows = [
-        images.read(prepared),
-        captions.read(prepared, columns=("caption_id", "image_id", "split")),
-    ]
-    masks = [source.readable(table["image_id"].to_numpy()) for table in rows]
-    lost = [_kept(table, ~mask) for table, mask in zip(rows, masks, strict=True)]
-    rows = [_kept(table, mask) for table, mask in zip(rows, masks, strict=True)]
+    tables_read = images.read(prepared), captions.read(prepared, columns=("caption_id", "image_id", "split"))
+    masks = [source.readable(table["image_id"].to_numpy()) for table in tables_read]
+    lost = [table.filter(pa.array(~mask)) for table, mask in zip(tables_read, masks, strict=True)]
+    rows = [table.filter(pa.array(mask)) for table, mask in zip(tables_read, masks, strict=True)]
     data = digests.by_split(rows[0], partial(captions.blocks, prepared, mask=masks[1]))
     about = {embeddings.DATA: json.dumps(data, sort_keys=True), **material.about}
     if len(lost[0]):
         about[embeddings.LEFT_OUT] = _counts(*lost)
         warn(f"embed {run}: {len(lost[0])} images that could not be read are left out, with {len(lost[1])} captions")
-    splits = params.embed.splits or (HELD_OUT if trained.has_fragments else None)
-    rows = [_of_splits(table, splits) for table in rows]
+    if splits := params.embed.splits or (HELD_OUT if trained.has_fragments else None):
+        rows = [_of_splits(table, splits) for table in rows]
     if not len(rows[0]):
         raise InputError(f"embed {run}: no picture that can be read is of the splits of embed.splits")
     full = trained.networks[0].width
     dim = _dim(params.embed.dim, trained.config, run)
-    cut = {embeddings.CUT_FROM: str(full)} if dim < full else {}
+    about |= {embeddings.CUT_FROM: str(full)} if dim < full else {}
+    encoding = Encoding(material, _inputs(trained, material), dim, params.embed.memory)
     with whole_folder(paths.embedded(run), paths.output_patterns(FILES)) as folder:
         if (text_ids := names.read(prepared)) is not None:
             names.write(folder, text_ids)
             about[names.NAME] = sha256(folder / names.NAME)
         for place, network in zip((folder, folder / embeddings.PEER), trained.networks, strict=False):
             place.mkdir(exist_ok=True)
-            encoding = Encoding(network, material, _inputs(trained, material), dim, splits)
-            footer = {**about_model(run, network.files.config), **about, **cut}
+            footer = about_model(run, network.files.config) | about
+            schema = embeddings.schema
             if trained.has_fragments:
                 footer |= _about_fragments(place, network)
+                schema = embeddings.fragment_schema
             for side, table in zip(("images", "captions"), rows, strict=True):
-                schema = embeddings.fragment_schema if trained.has_fragments else embeddings.schema
-                parts = encoding.parts(side, table, params.embed.memory)
+                parts = encoding.parts(network, side, table)
                 embeddings.write_each(place / f"{side}.parquet", schema(side, dim), parts, footer)
         identity.write(folder, read, {"vectors": embeddings.digest(folder)})
-    captions_text = f" and {len(rows[1])} captions" if len(rows[1]) else ""
-    splits_text = f" of {' and '.join(splits or ())}" if trained.has_fragments else ""
-    networks = ", by two networks" if len(trained.networks) > 1 else ""
-    cut_text = f" of {full}" if cut else ""
-    say(f"embed {run}: {len(rows[0])} images{captions_text}{splits_text}, {dim}{cut_text} dimensions{networks}")
+    say(f"embed {run}: {len(rows[0])} images and {len(rows[1])} captions, {dim} dimensions")
 
 
-def _kept(table: pa.Table, mask: np.ndarray) -> pa.Table:
-    # A filter copies the table.
-    return table if mask.all() else table.filter(pa.array(mask))
-
-
-def _of_splits(table: pa.Table, splits: Sequence[str] | None) -> pa.Table:
-    return table if splits is None else table.filter(pc.is_in(table["split"], pa.array(splits, pa.string())))
+def _of_splits(table: pa.Table, splits: Sequence[str]) -> pa.Table:
+    return pa.concat_tables(table.filter(pc.equal(table["split"], split)) for split in dict.fromkeys(splits))
 
 
 def _counts(*lost: pa.Table) -> str:
@@ -246,48 +233,38 @@ _BLOCK = 1024
 
 @dataclass(frozen=True)
 class Encoding:
-    """A network, and the data set whose rows it encodes. inputs: of the image encoder; dim: the
-    first dimensions of a vector that count; splits: order of fragments."""
+    """The data set whose rows are encoded. inputs: of the image encoder; dim: the first dimensions
+    of a vector that count; memory: MiB."""
 
-    network: TrainedNetwork
     material: Material
     inputs: np.ndarray | Pictures
     dim: int
-    splits: Sequence[str] | None
+    memory: int
 
-    def parts(self, side: str, table: pa.Table, memory: int) -> Iterator[embeddings.Side]:
-        """The rows of a file in row groups. side: ``images`` or ``captions``; memory: in MiB."""
-        if not self.network.model.fragments:
-            for part in parts_of(len(table), self.dim, memory):
-                yield self._vectors(side, table.slice(part.start, part.stop - part.start))
-            return
+    def parts(self, network: TrainedNetwork, side: str, table: pa.Table) -> Iterator[embeddings.Side]:
+        """The rows of a file in row groups. side: ``images`` or ``captions``."""
+        fragments, title = network.model.fragments, f"embedding {side}"
+        # A row group of fragments holds rows of one split.
+        splits = table["split"].unique().to_pylist() if fragments else []
         blocks = [
-            rows.slice(start, _BLOCK)
-            for split in dict.fromkeys(self.splits or ())
-            for rows in [_of_splits(table, [split])]
-            for start in range(0, len(rows), _BLOCK)
+            whole.slice(part.start, part.stop - part.start)
+            for whole in [_of_splits(table, [split]) for split in splits] or [table]
+            for part in parts_of(len(whole), self.dim, self.memory, _BLOCK if fragments else tables.ROWS)
         ]
-        for rows in track(blocks, len(blocks), f"embedding {side}"):
+        for rows in track(blocks, len(blocks), title) if fragments else blocks:
             ids = rows[f"{side[:-1]}_id"].to_numpy()
-            vectors, lengths = flat(self._encoded(side, ids))
-            splits = rows["split"].to_numpy(zero_copy_only=False)
-            yield embeddings.Side(ids, rows["image_id"].to_numpy(), splits, vectors, {}, lengths)
+            encoded = self._encoded(network, side, ids, "" if fragments else f"{title}, batches")
+            vectors, lengths = flat(encoded) if fragments else (cut_short(encoded, self.dim).numpy(), None)
+            row_splits = rows["split"].to_numpy(zero_copy_only=False)
+            yield embeddings.Side(ids, rows["image_id"].to_numpy(), row_splits, vectors, {}, lengths)
 
-    def _vectors(self, side: str, rows: pa.Table) -> embeddings.Side:
-        ids, vectors = rows[f"{side[:-1]}_id"].to_numpy(), np.empty((0, self.dim), np.float32)
-        if len(ids):
-            encoded: Any = self._encoded(side, ids, f"embedding {side}, batches")
-            vectors = (cut_short(encoded, self.dim) if self.dim < self.network.width else encoded).numpy()
-        split = rows["split"].to_numpy(zero_copy_only=False)
-        return embeddings.Side(ids, rows["image_id"].to_numpy(), split, vectors, {})
-
-    def _encoded(self, side: str, ids: np.ndarray, title: str = "") -> Tensor | Words:
+    def _encoded(self, network: TrainedNetwork, side: str, ids: np.ndarray, title: str) -> Any:
         if side == "captions":
             texts = self.material.texts
             assert texts is not None
-            return self.network.captions(texts, texts.places_of(ids), title)
+            return network.captions(texts, texts.places_of(ids), title)
         rows = self.material.features.rows_of(ids)
-        return self.network.images(self.inputs, rows, title, even=not self.network.model.fragments)
+        return network.images(self.inputs, rows, title, even=not network.model.fragments)
 
 
 def _dim(dim: int | None, config: dict, run: str) -> int:
@@ -301,10 +278,10 @@ def _dim(dim: int | None, config: dict, run: str) -> int:
     return dim
 
 
-def parts_of(count: int, dim: int, memory: int) -> list[slice]:
-    """Consecutive rows in whole batches, each part at most a row group and ``memory`` MiB."""
-    size = min(tables.ROWS, max(1, memory * 2**20 // (_COPIES * dim * BATCH)) * BATCH)
-    return [slice(start, min(start + size, count)) for start in range(0, max(count, 1), size)]
+def parts_of(count: int, dim: int, memory: int, rows: int = tables.ROWS) -> list[slice]:
+    """Consecutive rows in whole batches, each part at most ``rows`` and ``memory`` MiB."""
+    size = min(rows, max(1, memory * 2**20 // (_COPIES * dim * BATCH)) * BATCH)
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def flat(side: Tensor | Words) -> tuple[np.ndarray, np.ndarray]:

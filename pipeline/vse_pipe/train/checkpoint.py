@@ -1,9 +1,8 @@
 """The state from which a killed training goes on, and the mark of a finished one.
 
-last/state.safetensors is replaced after every epoch. Model, optimizer, best model and the scheme's
-state are its tensors. Its header has epoch, history, fingerprint and a digest of the content as
-JSON, so that a changed bit is noticed. Batch orders follow from (seed, epoch), so no generator
-state is saved, and a resumed run is bit-equal to an uninterrupted one.
+last/state.pt is replaced after every epoch: fingerprint, model, optimizer and ``Progress``. Batch
+orders follow from (seed, epoch), so no generator state is saved, and a resumed run is bit-equal to
+an uninterrupted one.
 
 last/finished.json has the fingerprint of a finished run and a digest of every file. ``train`` with
 the same inputs reads it and returns; DVC calls ``train`` after every edit of a file that only some
@@ -19,19 +18,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from vse_pipe.artifacts import identity, model_files, pairs
 from vse_pipe.core import processes
 from vse_pipe.core.console import warn
+from vse_pipe.core.errors import IntegrityError, damaged
 from vse_pipe.core.files import (
     json_text,
     partial_folder,
     replace_folder,
     require_ours,
-    save_tensors,
     sha256,
+    whole_file,
     write_text,
 )
 from vse_pipe.project import code, paths
@@ -40,7 +39,7 @@ from vse_pipe.project.params.typed import Run
 from vse_pipe.project.registry import RUN_FAMILIES
 from vse_pipe.train.model import describe
 
-STATE = Path("last") / "state.safetensors"
+STATE = Path("last") / "state.pt"
 FINISHED = Path("last") / "finished.json"
 # Patterns of the files of a trained run.
 FILES = (*model_files.FILES, f"{model_files.PEER}/*", model_files.HISTORY, pairs.REMATCHING, "last/*")
@@ -82,7 +81,7 @@ def begin(out: Path, mark: str) -> Path:
     foreign file."""
     require_ours(out, paths.output_patterns(FILES))
     building = partial_folder(out)
-    if processes.is_first() and read(building)[0].get("fingerprint") != mark:
+    if processes.is_first() and read(building, mmap=True).get("fingerprint") != mark:
         shutil.rmtree(building, ignore_errors=True)
     return building
 
@@ -119,11 +118,6 @@ def _content(folder: Path, mark: str) -> str:
     return json_text({"fingerprint": mark, "files": files})
 
 
-# Fields of Progress that are no tensors, and those that are.
-_NUMBERS = ("epoch", "best_rsum", "best_epoch", "history", "records", "processes", "stuck")
-_TENSORS = ("best", "best_peer", "scheme", "average")
-
-
 @dataclass
 class Progress:
     """State of a run after ``epoch`` epochs; ``best`` is the model of the highest validation rsum.
@@ -139,7 +133,7 @@ class Progress:
     best: dict[str, Tensor] = field(default_factory=dict)
     history: list[dict] = field(default_factory=list)
     records: list[dict] = field(default_factory=list)
-    scheme: dict[str, Tensor] = field(default_factory=dict)
+    scheme: dict[str, Any] = field(default_factory=dict)
     best_peer: dict[str, Tensor] = field(default_factory=dict)
     average: dict[str, Tensor] = field(default_factory=dict)
     processes: int = 1
@@ -148,76 +142,42 @@ class Progress:
 
 def save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, mark: str) -> None:
     """Write the state. mark: the fingerprint of the run."""
-    tensors = tensors_of(model, optimizer)
-    for kind in _TENSORS:
-        tensors |= {f"{kind}/{name}": value for name, value in getattr(progress, kind).items()}
-    header = {"fingerprint": mark} | {key: getattr(progress, key) for key in _NUMBERS}
-    copies = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
-    header["sha256"] = _digest(header, copies)
-    text = json.dumps(header, sort_keys=True, allow_nan=False)
-    save_tensors(folder / STATE, copies, {"progress": text})
+    state = {"fingerprint": mark, "trained": state_of(model, optimizer), "progress": vars(progress)}
+    # An open file, because torch's own has no OSError for a full disk.
+    with whole_file(folder / STATE) as path, path.open("wb") as file:
+        torch.save(state, file)
 
 
 def resume(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, mark: str) -> Progress:
     """Load the state into ``model`` and ``optimizer``; a fresh Progress when there is none for this
     fingerprint."""
-    header, tensors = read(folder)
-    if header.pop("fingerprint", None) != mark:
+    state = read(folder)
+    if state.get("fingerprint") != mark:
         return Progress()
-    load_into(model, optimizer, tensors)
-    content: dict[str, Any] = {kind: _under(tensors, f"{kind}/") for kind in _TENSORS}
-    return Progress(**content, **header)
+    load_into(model, optimizer, state["trained"])
+    return Progress(**state["progress"])
 
 
-def read(folder: Path) -> tuple[dict, dict[str, Tensor]]:
-    """Header and tensors of the state; both empty without a state, or with a damaged one (after a
-    warning)."""
+def read(folder: Path, mmap: bool = False) -> dict:
+    """The state; empty without one, or with a damaged one (after a warning). mmap: tensors are read
+    when they are used."""
     path = folder / STATE
     if not path.is_file():
-        return {}, {}
+        return {}
     try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads(file.metadata()["progress"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
-        if header.pop("sha256") == _digest(header, tensors):
-            return header, tensors
-        raise ValueError("its content does not match its digest")
-    except (SafetensorError, ValueError) as error:
-        warn(f"{path} is damaged ({error}); training starts from the beginning")
-        return {}, {}
+        with damaged(path, "is no state of a training"):
+            return torch.load(path, "cpu", weights_only=True, mmap=mmap)  # noqa: TID251 (as there)
+    except IntegrityError as error:
+        warn(f"{error}; training starts from the beginning")
+        return {}
 
 
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors with this prefix, by their names without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+def state_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Weights and moments, as input of ``load_into``."""
+    return {"model": model.state_dict(), "optimizer": optimizer.state_dict()["state"]}
 
 
-def _digest(header: dict, tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True, allow_nan=False).encode())
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def tensors_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Weights and moments by name, as input of ``load_into``."""
-    tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
-    for place, moments in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer/{place}/{key}": value for key, value in moments.items()}
-    return tensors
-
-
-def load_into(model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Restore the result of ``tensors_of``; other names are ignored."""
-    model.load_state_dict(_under(tensors, "model/"))
-    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, moment in _under(tensors, "optimizer/").items():
-        place, key = name.split("/")
-        weight = weights[int(place)]
-        if moment.shape == weight.shape:
-            # The fused optimizer needs the memory order of the weight; the file has plain order.
-            moment = torch.empty_like(weight).copy_(moment)
-        state.setdefault(int(place), {})[key] = moment
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+def load_into(model: torch.nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Restore the result of ``state_of``."""
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state["optimizer"]})

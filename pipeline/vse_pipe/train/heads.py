@@ -17,7 +17,6 @@ from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.train import processes
 from vse_pipe.train.encoders.options import BranchShape
 
 
@@ -47,7 +46,7 @@ class Branch(nn.Module):
 
     def forward(self, vectors: Float[Tensor, "rows features"]) -> Float[Tensor, "rows dim"]:
         """Raises InputError for a single row in training under batch normalisation."""
-        if self.training and self._needs_two and processes.count(vectors) < 2:
+        if self.training and self._needs_two and len(vectors) < 2:
             raise InputError(
                 "batch normalisation needs at least 2 rows in training, got 1; change train.batch_size or set batch_norm: none"
             )

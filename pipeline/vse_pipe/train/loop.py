@@ -15,7 +15,7 @@ from vse_pipe.artifacts import model_files
 from vse_pipe.artifacts.pairs import write_rematching
 from vse_pipe.core import processes
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.errors import DeadRun, PipelineError, first_line, out_of_memory
+from vse_pipe.core.errors import DeadRun, PipelineError
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides
 from vse_pipe.ranking.recall import Truth, converged, hits_at, positions, recall, waited
 from vse_pipe.ranking.recall import chance as recall_by_chance
@@ -119,7 +119,7 @@ class Watch:
     chance: float
     stuck: Callable[[float, int], str | None] | None = None
     stops: bool = True
-    warned: int = 0
+    has_warned: bool = False
 
     def after(self, epoch: int, steps: Sequence[StepResult], rsum: float) -> str | None:
         """Why the epoch stood still at chance on the plateau of its loss; None for other epochs.
@@ -144,9 +144,9 @@ class Watch:
         message = f"train {self.name}, epoch {epoch}: {chance}, and {reason}"
         if is_dead and self.stops:
             raise DeadRun(f"{message}; train.stop_when_dead: false trains on")
-        if reason and not self.warned:
+        if reason and not self.has_warned:
             warn(message)
-            self.warned = epoch
+            self.has_warned = True
         return plateau
 
     def _at_chance(self, rsum: float) -> bool:
@@ -161,7 +161,7 @@ def fit(
     out: Path,
     fingerprint: str,
     name: str,
-    watch: Watch | None = None,
+    watch: Watch,
 ) -> Progress:
     """Train for ``train.epochs`` epochs, or until ``train.patience`` is over. Goes on from a state
     of ``fingerprint``.
@@ -190,14 +190,13 @@ def fit(
         with _named(epoch, name):
             steps = optimise.train_epoch(scheme, optimizer, averages, sampler(epoch), epoch, name)
             mean, rate = optimise.mean_loss(steps), optimizer.param_groups[0]["lr"]
-            _require_finite(scheme.models)
             row = {"epoch": epoch + 1, "lr": rate, "loss": mean, **validate(averages.models)}
             if averages:
                 row[model_files.UNAVERAGED] = validate(scheme.models)["val_rsum"]
-        if watch is not None:
-            progress.stuck = watch.after(epoch + 1, steps, row["val_rsum"])
+        progress.stuck = watch.after(epoch + 1, steps, row["val_rsum"])
         _record(scheme, averages, progress, row)
-        processes.require_same_on_all(_shared_tensors(scheme, progress), "weights")
+        weights = (weight for model in scheme.models for weight in model.state_dict().values())
+        processes.require_same_on_all(weights, "weights")
         if processes.is_first():
             checkpoint.save(out, model, optimizer, progress, fingerprint)
         _write(out, progress)
@@ -237,19 +236,14 @@ def _selectable(scheme: Scheme, progress: Progress) -> list[float]:
 
 
 def ending(scheme: Scheme, progress: Progress) -> dict:
-    """The last epoch, the reason of the end (``epochs`` or ``patience``) and whether the run
-    converged, for config.json."""
+    """The last epoch, the reason of the end (``epochs`` or ``patience``), whether the run converged
+    and why it is ``stuck``, for config.json."""
     params, last = scheme.setting.train, progress.epoch
     reason = "epochs" if last == params.epochs else "patience"
+    if progress.stuck:
+        return {"epoch": last, "by": reason, "converged": False, "stuck": progress.stuck}
     settled = scheme.solved or converged(_selectable(scheme, progress), params.patience)
     return {"epoch": last, "by": reason, "converged": settled}
-
-
-def _shared_tensors(scheme: Scheme, progress: Progress) -> Iterator[Tensor]:
-    """Tensors that are equal in all processes of a training."""
-    for model in scheme.models:
-        yield from model.state_dict().values()
-    yield from progress.scheme.values()
 
 
 def _write(out: Path, progress: Progress) -> None:
@@ -264,28 +258,11 @@ def _write(out: Path, progress: Progress) -> None:
 
 @contextlib.contextmanager
 def _named(epoch: int, name: str) -> Iterator[None]:
-    """Errors name run and epoch; where memory runs out, PipelineError has advice. epoch: number of
-    finished epochs."""
-    where = f"train {name}, epoch {epoch + 1}"
+    """Errors name run and epoch. epoch: number of finished epochs."""
     try:
         yield
     except PipelineError as error:
-        raise type(error)(f"{where}: {error}") from error
-    except (MemoryError, RuntimeError) as error:
-        if not out_of_memory(error):
-            raise
-        raise PipelineError(
-            f"{where}: out of memory: {first_line(error)}; free some and run the same command again, which goes on "
-            f"after {epoch} finished epochs, or set runs.{name}.train.chunk or a smaller "
-            "train.batch_size, which start anew"
-        ) from error
-
-
-def _require_finite(models: Sequence[DualEncoder]) -> None:
-    """Raises PipelineError where the last step has spoiled the weights."""
-    for model in models:
-        if not all(weight.isfinite().all() for weight in model.parameters()):
-            raise PipelineError(f"the last step left weights that are not finite; {optimise.ADVICE}")
+        raise type(error)(f"train {name}, epoch {epoch + 1}: {error}") from error
 
 
 def _copied(model: DualEncoder) -> dict[str, Tensor]:

@@ -22,7 +22,6 @@ from vse_pipe.core.seeds import derive_seed
 from vse_pipe.project.params.typed import Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT_ENCODERS, Family
 from vse_pipe.ranking.fragments import Similarity, Words, build_similarity
-from vse_pipe.train import processes as train_processes
 from vse_pipe.train.data import Batch, image_inputs, text_inputs, text_lengths
 from vse_pipe.train.heads import exact
 from vse_pipe.train.scored import LossTerms, Scored
@@ -89,15 +88,14 @@ class DualEncoder(nn.Module):
         precision: ``bfloat16`` runs the products in bfloat16 under autocast. Weights and vectors
         stay float32, because similarities and losses must resolve a margin of 0.05.
 
-        With several processes each encodes its share of the rows. All receive the vectors of the
-        whole batch and pass back the gradient of their share only.
+        With several processes each encodes its share of the rows, or the whole batch where a layer
+        normalises over it. All receive the vectors of the whole batch and pass back the gradient of
+        their share only.
         """
         image_share, text_share = Share.even(len(batch.features)), Share.even(len(batch.pairs))
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-            with train_processes.rows(image_share):
-                images = self.img(image_share.take(batch.features).to(device))
-            with train_processes.rows(text_share):
-                texts = self.captions(tuple(map(text_share.take, batch.texts)), device)
+            images = _of_share(self.img, lambda rows: self.img(rows.to(device)), (batch.features,), image_share)
+            texts = _of_share(self.txt, lambda *rows: self.captions(rows, device), batch.texts, text_share)
         images = image_share.gather(exact(images))
         if isinstance(texts, Tensor):
             return images, text_share.gather(exact(texts))
@@ -114,6 +112,19 @@ class DualEncoder(nn.Module):
         for weight in self.parameters():
             if weight.grad is not None:
                 processes.total(weight.grad)
+
+
+def batch_norms(model: nn.Module) -> dict[str, nn.Module]:
+    """The layers that normalise over the whole batch in training, by name."""
+    is_one = nn.modules.batchnorm._BatchNorm
+    return {name: layer for name, layer in model.named_modules() if isinstance(layer, is_one)}
+
+
+def _of_share(side: nn.Module, encode: Callable[..., Any], inputs: tuple[Tensor, ...], share: Share) -> Any:
+    """What ``encode`` makes of the rows of this process."""
+    if any(layer.training for layer in batch_norms(side).values()):
+        return share.take(encode(*inputs))
+    return encode(*map(share.take, inputs))
 
 
 def on_device(texts: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:

@@ -24,7 +24,7 @@ from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch
 from vse_pipe.train.heads import OwnRate
-from vse_pipe.train.model import DualEncoder
+from vse_pipe.train.model import DualEncoder, batch_norms
 from vse_pipe.train.scheme import Scheme
 
 # Advice for numbers that are not finite.
@@ -55,35 +55,29 @@ def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimize
     """Adam with default betas and eps, or SGD with ``params.momentum``, for the parameters that
     take a gradient.
 
-    The first group trains at ``params.lr``. Each module with an ``own_rate`` is a further group,
-    and so is each rate of a module with ``own_rates``.
+    The first group trains at ``params.lr``. Each rate of modules with an ``own_rate`` or
+    ``own_rates`` is a further group.
     """
-    layers: dict[OwnRate, list[nn.Parameter]] = {}
-    groups: list[dict[str, Any]] = []
+    rates: dict[nn.Parameter, OwnRate] = {}
     later = None
-    for module in model.modules():
+    modules: list[Any] = list(model.modules())
+    for module in modules:
         if hasattr(module, "own_rate"):
-            weights = list(module.parameters())
-            groups.append({"params": weights, "rate": module.own_rate, "later": None})
-        own_rates = getattr(module, "own_rates", None)
-        for weight, rate in own_rates().items() if own_rates else ():
-            layers.setdefault(rate, []).append(weight)
+            rates |= dict.fromkeys(module.parameters(), module.own_rate)
+        if hasattr(module, "own_rates"):
+            rates |= module.own_rates()
         later = later or getattr(module, "takes_over", None)
+    layers: dict[OwnRate | None, list[nn.Parameter]] = {}
+    for weight in model.parameters():
+        if weight.requires_grad:
+            layers.setdefault(rates.get(weight), []).append(weight)
+    rest = {"params": layers.pop(None, []), "rate": OwnRate(params.lr), "later": later}
+    groups = [rest] if rest["params"] else []
     groups += [{"params": weights, "rate": rate, "later": None} for rate, weights in layers.items()]
-    rated = {weight for group in groups for weight in group["params"]}
-    rest = [weight for weight in model.parameters() if weight not in rated]
-    groups = [{"params": rest, "rate": OwnRate(params.lr), "later": later}, *groups]
-    for group in groups:
-        group["params"] = [weight for weight in group["params"] if weight.requires_grad]
-    trained = [group for group in groups if group["params"]]
-    common: dict[str, Any] = {
-        "lr": params.lr,
-        "weight_decay": params.weight_decay,
-        "fused": True,
-    }
+    common: dict[str, Any] = {"lr": params.lr, "weight_decay": params.weight_decay, "fused": True}
     if params.optimiser == "sgd":
-        return _SGD(trained, momentum=params.momentum, **common)
-    return _Adam(trained, **common)
+        return _SGD(groups, momentum=params.momentum, **common)
+    return _Adam(groups, **common)
 
 
 class StepResult(NamedTuple):
@@ -116,8 +110,8 @@ def train_epoch(
     the run."""
     setting = scheme.setting
     # Dropout draws from torch's generator; the seed of an epoch lets a resumed run draw the same
-    # numbers. Each further process draws its own.
-    place = [processes.rank()] if processes.rank() else []
+    # numbers. Each further process draws its own, unless all encode the whole batch.
+    place = [processes.rank()] if processes.rank() and not batch_norms(setting.model) else []
     torch.manual_seed(derive_seed(setting.seed, "dropout", epoch, *place))
     for model in scheme.models:
         model.start(epoch)
@@ -256,9 +250,8 @@ def require_independent_rows(model: nn.Module, address: str = "train.chunk") -> 
     The network of a similarity may do so, because scores are computed for the whole batch. address:
     key in params.yaml, for the message.
     """
-    for name, layer in model.named_modules():
-        encodes = name.partition(".")[0] != "sim"
-        if encodes and isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training:
+    for name, layer in batch_norms(model).items():
+        if layer.training and name.partition(".")[0] != "sim":
             raise UsageError(
                 f"{address}: '{name}' normalises over the whole batch, so chunks would change the "
                 "result; set train.chunk: 0, or freeze or leave out the batch normalisation"
@@ -290,9 +283,8 @@ class Averages:
 
     The first average is the weights themselves. After n steps d is the smaller of ``decay`` and (1
     + n) / (10 + n) (TensorFlow's ``num_updates``), so that the average of a short training forgets
-    its start. Buffers such as running statistics are averaged too, but not masks with infinities,
-    whose mean is no number. Without ``decay`` nothing is averaged, and ``models`` are the scheme's
-    models.
+    its start. Buffers such as running statistics are those of the weights. Without ``decay``
+    nothing is averaged, and ``models`` are the scheme's models.
     """
 
     def __init__(self, models: Sequence[DualEncoder], decay: float | None) -> None:
@@ -302,10 +294,7 @@ class Averages:
         if decay is not None:
             follow = partial(_follow, decay)
             for model in models:
-                average = AveragedModel(model, multi_avg_fn=follow, use_buffers=True)
-                self._averaged.append(average.eval())
-        buffers = [pair for model in models for pair in model.named_buffers()] if decay else []
-        self._masks = {name for name, buffer in buffers if buffer.isinf().any()}
+                self._averaged.append(AveragedModel(model, multi_avg_fn=follow).eval())
 
     def __bool__(self) -> bool:
         return len(self._averaged) > 0
@@ -327,8 +316,6 @@ class Averages:
         for average, followed in zip(self._averaged, self._models, strict=False):
             if followed is model:
                 average.update_parameters(model)
-                for name in self._masks:
-                    average.module.get_buffer(name).copy_(model.get_buffer(name))
 
     def end(self) -> None:
         """Close an epoch: weights that were set without a step (``cca``) become the average."""

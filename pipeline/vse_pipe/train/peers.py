@@ -137,10 +137,10 @@ class TwoNetworks(Scheme, ABC):
             return self.warm_up_terms(scored)
         return self.soft_terms(scored, self._margins)
 
-    def state(self) -> dict[str, Tensor]:
-        return checkpoint.tensors_of(self.networks[1], self._peers_optimizer)
+    def state(self) -> dict[str, Any]:
+        return checkpoint.state_of(self.networks[1], self._peers_optimizer)
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
+    def load_state(self, state: dict[str, Any]) -> None:
         checkpoint.load_into(self.networks[1], self._peers_optimizer, state)
 
 

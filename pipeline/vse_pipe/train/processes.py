@@ -1,6 +1,4 @@
-"""Several processes that train one model: batch normalisation over the whole batch, start and end.
-
-Each process encodes some rows of a batch and draws its own random numbers, as dropout needs them.
+"""Several processes that train one model: their start and end.
 
 The processes of one training are started here on one machine, or by ``torchrun`` on several
 machines. The parent process waits for all, keeps the lock and reports errors; no process outlives
@@ -8,82 +6,27 @@ it. The processes meet in a file, so trainings that run at the same time need no
 """
 
 import atexit
-import contextlib
 import multiprocessing
 import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
 from datetime import timedelta
 from multiprocessing.queues import SimpleQueue
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import distributed
 from torch.multiprocessing.spawn import ProcessExitedException, start_processes
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from vse_pipe.core import console, processes
 from vse_pipe.core.errors import PipelineError, UsageError, out_of_memory
 from vse_pipe.core.locks import die_with_parent
-from vse_pipe.core.processes import Share
 
-_share: ContextVar[Share | None] = ContextVar("share", default=None)
 # Long, because processes wait for a share of the whole data set. The parent notices a process that
 # has ended.
 _TIMEOUT = timedelta(hours=12)
-
-
-@contextlib.contextmanager
-def rows(share: Share) -> Iterator[None]:
-    """Context of a forward pass on the rows that ``share`` gives to this process. Batch
-    normalisation gathers the rows of all processes."""
-    if len(share.sizes) == 1:
-        yield
-        return
-    token = _share.set(share)
-    hooks = (
-        register_module_forward_pre_hook(_whole_batch),
-        register_module_forward_hook(_rows_of_process),
-    )
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-        _share.reset(token)
-
-
-def count(vectors: Tensor) -> int:
-    """Rows of the whole batch; ``vectors`` are the rows of this process."""
-    share = _share.get()
-    return len(vectors) if share is None else sum(share.sizes)
-
-
-def _normalising(layer: nn.Module) -> Share | None:
-    """The share of the batch, for a layer that normalises over the batch."""
-    is_one = isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training
-    return _share.get() if is_one else None
-
-
-def _whole_batch(layer: nn.Module, inputs: tuple) -> Any:
-    """The rows of all processes as input of a layer that normalises over the batch."""
-    if (share := _normalising(layer)) is None:
-        return None
-    # An image has several rows where it has several crops.
-    crops = len(inputs[0]) // (share.rows.stop - share.rows.start)
-    of_crops = Share(tuple(crops * size for size in share.sizes), share.number)
-    return (of_crops.gather(inputs[0], partial=True),)
-
-
-def _rows_of_process(layer: nn.Module, inputs: tuple, outputs: Tensor) -> Any:
-    """The rows of this process from the output of such a layer."""
-    if (share := _normalising(layer)) is None:
-        return None
-    crops = len(outputs) // sum(share.sizes)
-    return outputs[crops * share.rows.start : crops * share.rows.stop]
 
 
 def run(work: Callable[..., Any], count: int, device: torch.device, title: str) -> None:
@@ -101,7 +44,11 @@ def run(work: Callable[..., Any], count: int, device: torch.device, title: str) 
             f"{device}; set --device cpu or train.processes"
         )
     errors = multiprocessing.get_context("spawn").SimpleQueue()
-    with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder, _threads(count) as threads:
+    threads = max(1, torch.get_num_threads() // count)
+    # Libraries read the first when they are imported. The second: a new process would import files
+    # of the working directory in place of Python's, such as pickle.py.
+    os.environ |= {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
+    with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
         arguments = f"file://{folder}/meeting", count, threads, device.type, console.level()
         started = start_processes(_work, (*arguments, errors, work), count, join=False, start_method="spawn")
         try:
@@ -180,19 +127,3 @@ def _cause(exited: ProcessExitedException, errors: SimpleQueue, title: str) -> E
             if not isinstance(error, processes.Lost):
                 return error
     return PipelineError(f"{title}: {reason}; run the same command again, it goes on after its last whole epoch")
-
-
-@contextlib.contextmanager
-def _threads(count: int) -> Iterator[int]:
-    """Threads of each process, an even part of the threads of one. Libraries read OMP_NUM_THREADS
-    when they are imported."""
-    share, before = max(1, torch.get_num_threads() // count), dict(os.environ)
-    # PYTHONSAFEPATH: a new process would import files of the working directory in place of
-    # Python's, such as pickle.py.
-    os.environ |= {"OMP_NUM_THREADS": str(share), "PYTHONSAFEPATH": "1"}
-    try:
-        yield share
-    finally:
-        for name in ("OMP_NUM_THREADS", "PYTHONSAFEPATH"):
-            os.environ.pop(name)
-            os.environ |= {name: before[name]} if name in before else {}

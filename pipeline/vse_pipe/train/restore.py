@@ -1,15 +1,13 @@
 """Load trained models, and runs that copy the model of a folder instead of training."""
 
-import hashlib
 import json
 import shutil
-import time
 from pathlib import Path
 
 from vse_pipe.artifacts import identity, model_files
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import IntegrityError, UsageError, damaged
-from vse_pipe.core.files import json_text, require, sha256, write_json
+from vse_pipe.core.files import require, sha256, whole_folder, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import GivenModel, Member, Run
 from vse_pipe.project.registry import (
@@ -34,67 +32,31 @@ def take(model: GivenModel, run: Run, name: str, out: Path) -> None:
     that this version cannot load and where the present features or texts are not those of the
     model, UsageError where params.yaml describes another model. ``out`` is then unchanged.
     """
-    started, folder = time.monotonic(), Path(model.folder)
+    folder = Path(model.folder)
     path = require(folder / model_files.CONFIG)
     if (digest := sha256(path)) != model.sha256:
         raise IntegrityError(
             f"{path}: sha256 is {digest}, runs.{name}.sha256 says {model.sha256}; fetch the folder again"
         )
     config = model_files.read_config(folder)
-    load_all(folder, config.get("run"))
+    networks = load_all(folder, config.get("run"))
     require_same_members(folder, config, run, name)
-    model_files.read_history(folder)
-    inputs = _inputs(model, config, run, name)
-    names = {key: getattr(run, key) for key in _NAMES}
     origin = {"sha256": model.sha256, **{key: config.get(key) for key in ("run", *_NAMES)}}
-    config = {**config, **names, "run": name, "origin": origin}
-    mark = hashlib.sha256(json_text(config).encode()).hexdigest()
-    if checkpoint.is_finished(out, mark):
-        say(f"train {name}: {out} is up to date")
-        return
-    building = checkpoint.begin(out, mark)
-    _copy(folder, config, building)
-    checkpoint.finish(building, out, mark, inputs)
-    paths.record_seconds(out, time.monotonic() - started)
+    changed = {key: getattr(run, key) for key in _NAMES} | {"run": name, "origin": origin}
+    read = {
+        str(paths.extracted(run.dataset, getattr(run, part))): {part: config[f"{part}_sha256"]}
+        for part in ("features", "texts")
+    }
+    with paths.claimed_seeds(out), whole_folder(out, paths.output_patterns(checkpoint.FILES)) as building:
+        for place, _ in zip(("", model_files.PEER), networks, strict=False):
+            (building / place).mkdir(exist_ok=True)
+            for file in (model_files.MODEL, model_files.VOCABULARY):
+                shutil.copyfile(folder / place / file, building / place / file)
+            write_json(building / place / model_files.CONFIG, model_files.read_config(folder / place) | changed)
+        shutil.copyfile(require(folder / model_files.HISTORY), building / model_files.HISTORY)
+        identity.write(building, read, model_files.parts(building))
+        identity.require_current(building)
     say(f"train {name}: nothing was trained, it is the model in {model.folder}")
-
-
-def _inputs(model: GivenModel, config: dict, run: Run, name: str) -> identity.Inputs:
-    """The features and texts of the model, as inputs of the run. Raises IntegrityError where the
-    present ones differ. Training would not help, so the advice is that of the model's author."""
-    inputs: identity.Inputs = {}
-    for part in ("features", "texts"):
-        place, digest = paths.extracted(run.dataset, getattr(run, part)), config[f"{part}_sha256"]
-        inputs[str(place)] = {part: digest}
-        present = identity.parts_of(place, part)[str(place)]
-        if present not in ({}, {part: digest}):
-            raise IntegrityError(
-                f"train {name}: the model in {model.folder} needs {part} of sha256 {digest}, and "
-                f"{place} has others; give data set and {part} what the model's README.md names"
-            )
-    return inputs
-
-
-def _copy(folder: Path, config: dict, building: Path) -> None:
-    """Copy the model. config: of the copy."""
-    places = {"": config}
-    if peer := config.get("peer_sha256"):
-        # As in a training: the second network differs in its weights only, and one digest covers
-        # it.
-        second = {**config, "sha256": {**config["sha256"], model_files.MODEL: peer}}
-        del second["peer_sha256"]
-        places[model_files.PEER] = second
-    for place, content in places.items():
-        (building / place).mkdir(parents=True, exist_ok=True)
-        for file in (model_files.MODEL, model_files.VOCABULARY):
-            shutil.copyfile(folder / place / file, building / place / file)
-        write_json(building / place / model_files.CONFIG, content)
-    shutil.copyfile(folder / model_files.HISTORY, building / model_files.HISTORY)
-
-
-def _expected(run: Run) -> dict:
-    members = {key: describe(getattr(run, key)) for key in RUN_FAMILIES}
-    return members | {"train.embed_size": run.train.embed_size}
 
 
 def require_same_members(folder: Path, config: dict, run: Run, name: str) -> None:
@@ -104,7 +66,8 @@ def require_same_members(folder: Path, config: dict, run: Run, name: str) -> Non
         # Options newer than the model have their defaults.
         actual = {key: describe(_member(RUN_FAMILIES[key], config[key])) for key in RUN_FAMILIES}
     actual["train.embed_size"] = config["embed_size"]
-    for key, value in _expected(run).items():
+    expected = {key: describe(getattr(run, key)) for key in RUN_FAMILIES}
+    for key, value in (expected | {"train.embed_size": run.train.embed_size}).items():
         if value != actual[key]:
             raise UsageError(
                 f"params.yaml runs.{name}.{key} is {json.dumps(value)}, the model in {folder} has "

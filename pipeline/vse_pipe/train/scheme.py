@@ -164,11 +164,11 @@ class Scheme:
         """The record of the ended epoch for rematching.json, or None."""
         return None
 
-    def state(self) -> dict[str, Tensor]:
-        """Tensors to save for a resumed run besides model and optimizer, by name."""
+    def state(self) -> dict[str, Any]:
+        """Tensors, also nested, to save for a resumed run besides model and optimizer."""
         return {}
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
+    def load_state(self, state: dict[str, Any]) -> None:
         """Restore the result of ``state``."""
 
     def begins_after(self, name: str, epochs: int, selects: bool = False) -> None:

@@ -106,7 +106,9 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     scheme = _scheme(node, name, table, network, stored, device)
     _check_batches(node, name, table, sampler(0), scheme.setting.model)
     validate = loop.Validation(table, node.train.val_images, device)
-    watch = _watch(name, node, validate.chance)
+    loss = node.loss
+    stuck = partial(LOSSES.load(loss.name).stuck, params=loss.params) if LOSSES.traits(loss.name).stuck else None
+    watch = loop.Watch(name, loss.name, validate.chance, stuck, node.train.stop_when_dead)
     # After all checks, because it removes the state of a run with other inputs.
     building = checkpoint.begin(out, mark)
     processes.wait()
@@ -122,12 +124,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     if not processes.is_first():
         return
     ended = loop.ending(scheme, progress)
-    if progress.stuck:
-        if watch.warned != progress.epoch:
-            warn(f"train {name}: {progress.stuck}")
-        ended |= {"stuck": progress.stuck, "converged": False}
-    config = _config(params, name, table, stored, progress)
-    config |= {"ended": ended}
+    config = _config(params, name, table, stored, progress) | {"ended": ended}
     config |= {"backbone": network.described} if network else {}
     config |= {"wise": shares} if shares else {}
     words = table.train_pairs.texts.words
@@ -221,12 +218,6 @@ def _sizes(node: Run, table: TrainTable) -> tuple[tuple[int, ...], int, int]:
     return read.array.shape[1:], read.texts.inputs, node.train.embed_size
 
 
-def _watch(name: str, node: Run, chance: float) -> loop.Watch:
-    loss = node.loss
-    stuck = partial(LOSSES.load(loss.name).stuck, params=loss.params) if LOSSES.traits(loss.name).stuck else None
-    return loop.Watch(name, loss.name, chance, stuck, node.train.stop_when_dead)
-
-
 def _config(
     params: Params,
     name: str,
@@ -253,5 +244,5 @@ def _say_how_it_ended(name: str, scheme: Scheme, progress: checkpoint.Progress, 
     say(f"train {name}: {choice} epoch {progress.best_epoch}, {rsum}")
     if ended["by"] == "patience":
         say(f"train {name}: ended after epoch {ended['epoch']}: rsum has not risen for train.patience epochs")
-    if not ended["converged"] and "stuck" not in ended:  # of which the user was warned
+    if not ended["converged"]:
         say(f"train {name}: not converged: {model_files.unconverged({'ended': ended})}")

@@ -6,7 +6,7 @@ trained at every step. ``partial_plan`` computes the transport, masked and with 
 which images of a batch fit which captions.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -84,10 +84,10 @@ class Costs:
             self._foreign = batch.features
         return self._foreign
 
-    def state(self) -> dict[str, Tensor]:
-        return {**checkpoint.tensors_of(self.network, self.optimizer), "queue": torch.from_numpy(self.queue)}
+    def state(self) -> dict[str, Any]:
+        return {**checkpoint.state_of(self.network, self.optimizer), "queue": torch.from_numpy(self.queue)}
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
+    def load_state(self, state: dict[str, Any]) -> None:
         self.queue = state["queue"].numpy().copy()
         checkpoint.load_into(self.network, self.optimizer, state)
 

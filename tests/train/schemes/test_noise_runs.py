@@ -68,9 +68,9 @@ def test_killed_runs_end_bit_equal_with_the_networks_of_the_best_epoch(project):
     assert found["similarity"] == "cosine + cosine"
     shutil.rmtree(paths.trained("ncr"))
     killed_after(int(rows.val_rsum.idxmax()) + 1, _params(project), "ncr")
-    state = load_file(partial_folder(paths.trained("ncr")) / checkpoint.STATE)
-    for weights, prefix in zip(kept, ("model/", "scheme/model/"), strict=True):
-        assert all(torch.equal(tensor, state[prefix + name]) for name, tensor in weights.items())
+    state = checkpoint.read(partial_folder(paths.trained("ncr")))
+    for weights, network in zip(kept, (state["trained"], state["progress"]["scheme"]), strict=True):
+        assert all(torch.equal(tensor, network["model"][name]) for name, tensor in weights.items())
     assert not torch.equal(kept[0]["img.fc.weight"], kept[1]["img.fc.weight"])
 
 

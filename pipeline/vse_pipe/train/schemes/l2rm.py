@@ -3,7 +3,7 @@ transport."""
 
 import math
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -122,10 +122,10 @@ class L2rm(Scheme):
     def record(self) -> dict | None:
         return self.tally.record() if self.tally else None
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Any]:
         return self.costs.state()
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
+    def load_state(self, state: dict[str, Any]) -> None:
         self.costs.load_state(state)
 
     def _divided(self, epoch: int) -> Division:
