@@ -10,44 +10,6 @@ import pytest
 from vse_pipe.artifacts import embeddings, evaluation
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.tables import Parquet
-
-SIZES = (5, 1, 7)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    vectors, file = np.random.default_rng(0).random((13, 3), np.float32), tmp_path / "images.parquet"
-    parts = np.split(np.arange(13), np.cumsum(SIZES)[:-1])
-    sides = [Side(ids, ids, np.array(["test"] * len(ids)), vectors[ids], {}) for ids in parts]
-    embeddings.write_each(file, embeddings.schema("images", 3), iter(sides), {})
-    return file
-
-
-@pytest.fixture
-def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Row groups, in the order in which they are read."""
-    read: list[int] = []
-    run = Parquet.batches
-    monkeypatch.setattr(
-        Parquet, "batches", lambda self, columns, of, rows: read.extend(of or ()) or run(self, columns, of, rows)
-    )
-    return read
-
-
-ROWS = [([0, 3, 5, 8, 12], [0, 1, 2]), ([6, 12], [2]), ([5], [1]), ([], [])]
-
-
-@pytest.mark.parametrize("block", [2, 100])
-@pytest.mark.parametrize(("rows", "read"), [*ROWS, (range(13), [0, 1, 2])])
-def test_rows_of_their_groups(path: Path, groups: list[int], monkeypatch, block: int, rows: list, read: list) -> None:
-    whole = embeddings.read(path).vectors
-    groups.clear()
-    monkeypatch.setattr(embeddings, "_ROWS", block)
-    asked = np.array(rows, np.int64)
-    assert np.array_equal(embeddings.take(path, asked), whole[asked])
-    assert groups == read
-
 
 RNG = np.random.default_rng(2)
 

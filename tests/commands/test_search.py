@@ -265,7 +265,7 @@ def test_a_condition_and_groups_narrow_the_answer_until_nothing_fits(call):
             "data/train/given: features 'precomp' were computed elsewhere",
         ),
         (("a box + gone.jpg", "--run", "sum"), 4, "gone.jpg: no such file"),
-        (("a box + image:6", "--run", "sum"), 3, "data/embed/sum/images.parquet: run 'sum' has embedded no"),
+        (("a box + image:6", "--run", "sum"), 3, "data/embed/sum: run 'sum' has embedded no"),
     ],
 )
 def test_what_cannot_be_answered_is_one_line_and_its_status(call, given, status, message):

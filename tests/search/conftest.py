@@ -20,9 +20,9 @@ def finished(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def project(finished, tmp_path, monkeypatch) -> Path:
-    """A copy without what other tests kept, and the current folder."""
+    """A copy, and the current folder."""
     root = tmp_path / "project"
-    shutil.copytree(finished, root, ignore=shutil.ignore_patterns("search"))
+    shutil.copytree(finished, root)
     monkeypatch.chdir(root)
     return root
 

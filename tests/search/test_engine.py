@@ -161,7 +161,7 @@ def _other_texts() -> None:
     [
         (
             lambda: (paths.embedded("sum") / "images.parquet").unlink(),
-            MissingResource,
+            InputError,
             "make it with `vse-pipe embed --run sum`",
         ),
         (lambda: shutil.rmtree(paths.trained("sum")), MissingResource, "make it with `vse-pipe train --run sum`"),
@@ -223,9 +223,9 @@ def test_many_threads_get_the_answers_of_one(opened):
 
 def test_criteria_share_vectors_and_models_and_a_search_changes_no_vector(opened):
     engine = opened("sum", "csls")
-    before = engine._network.images().clone()
+    before = engine._network.items.images.clone()
     engine.by_text("a red disc")
-    np.testing.assert_array_equal(engine._network.images(), before)
+    np.testing.assert_array_equal(engine._network.items.images, before)
     engine = opened()
     other = engine.under("csls")
     assert other._network is engine._network
@@ -242,7 +242,7 @@ def test_every_hit_says_where_each_word_matched(opened, run):
     answer = engine.by_text("a red disc", 3)
     document = answer_document(engine, answer, TO_IMAGES, "")
     words = Trained.open(paths.trained(run)).captions(["a red disc"]).vectors
-    images, ids = engine._network.images(), engine._network.ids.image_ids
+    images, ids = engine._network.items.images, engine._network.items.image_ids
     for hit, found in zip(answer.hits, document["regions"], strict=True):
         assert [entry["word"] for entry in found] == ["<start>", "a", "red", "disc", "<end>"]
         raw = torch.nn.functional.leaky_relu(images[int(np.flatnonzero(ids == hit.image_id)[0])] @ words.T, 0.1)

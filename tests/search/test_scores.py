@@ -1,7 +1,5 @@
 """Scores of a search are those of the stages, and their corrections."""
 
-import shutil
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from tests.naive import stages as naive
 from tests.search.project import SPLITS
 from vse_pipe.artifacts import embeddings, identity
 from vse_pipe.artifacts.embeddings import Side
-from vse_pipe.core.errors import InputError, IntegrityError, UsageError
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.project import paths
 from vse_pipe.search import scoring
 from vse_pipe.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Limits, Term, parse
@@ -26,11 +24,11 @@ def scored(answer, key="image_id"):
 
 
 def vectors(engine, kind):
-    return getattr(engine._network, kind)().double().tolist()
+    return getattr(engine._network.items, kind).double().tolist()
 
 
 def ids(engine, kind):
-    return getattr(engine._network.ids, f"{kind.removesuffix('s')}_ids").tolist()
+    return getattr(engine._network.items, f"{kind.removesuffix('s')}_ids").tolist()
 
 
 @pytest.mark.parametrize("criterion", ["nns", "csls"])
@@ -100,7 +98,7 @@ def _unit(regions) -> list[float]:
 
 
 def _pairs_of_units(engine) -> list:
-    parts = [side.double().tolist() for side in engine._network.images().parts]
+    parts = [side.double().tolist() for side in engine._network.items.images.parts]
     return [naive.unit(np.concatenate([_unit(one) for one in each])) for each in zip(*parts, strict=True)]
 
 
@@ -176,53 +174,29 @@ def _turned(path):
     identity.write(path.parent, read, {"vectors": embeddings.digest(path.parent)})
 
 
-def test_a_correction_is_computed_once_and_kept_for_its_parameters(opened):
-    first, second = opened("sum", "csls"), opened("sum", "csls")
-    assert first.by_text("a red disc").hits == second.by_text("a red disc").hits
-    made, kept = first.correction(TO_IMAGES).about, second.correction(TO_IMAGES).about
-    assert (made["kept"], kept) == (False, {**made, "kept": True})
-    assert (kept["bank"], kept["queries"], kept["items"]) == ("test", 20, 10)
-    # It is that of the items.
+def test_each_direction_has_its_correction_by_the_bank_of_its_split(opened):
     engine = opened("sum", "csls")
     engine.ask(FIVE, Limits(to="images"))
     assert list(engine._corrections) == [TO_IMAGES]
     engine.ask(BOX, Limits(to="captions"))
     assert list(engine._corrections) == [TO_IMAGES, TO_CAPTIONS]
-    changes = [{"inference": {"csls": {"k": 3}}}, {"evaluate": {"bank": "val"}}, {"split": "val"}]
-    assert not any(opened("sum", "csls", **one).correction(TO_IMAGES).about["kept"] for one in changes)
+    about = engine.correction(TO_IMAGES).about
+    assert (about["bank"], about["queries"], about["items"]) == ("test", 20, 10)
 
 
-def test_a_stale_correction_is_computed_anew_and_files_that_change_meanwhile_are_refused(opened):
-    engine, before = opened("sum", "csls"), opened("sum", "csls").correction(TO_IMAGES)
+def test_an_open_engine_answers_from_the_vectors_that_it_has_read(opened):
+    engine, before = opened("sum", "csls"), opened("sum", "csls")
+    hits = before.ask(FIVE).hits  # 5 is of another split
     _turned(paths.embedded("sum") / embeddings.CAPTIONS)
-    kept = list(paths.searched("sum").iterdir())
-    for ask in (lambda: engine.correction(TO_CAPTIONS), lambda: engine.ask(FIVE)):  # 5 is of another split
-        with pytest.raises(IntegrityError, match=r"embed/sum: embedded again while"):
-            ask()
-    assert list(paths.searched("sum").iterdir()) == kept
+    assert engine.ask(FIVE).hits == hits
     after = opened("sum", "csls").correction(TO_IMAGES)
-    assert after.about["kept"] is False
-    assert not np.array_equal(before.bias, after.bias)
-
-
-def test_a_damaged_file_is_made_again_and_a_folder_that_cannot_be_written_is_a_warning(opened, capsys):
-    before = opened("sum", "csls").correction(TO_IMAGES)
-    (path,) = paths.searched("sum").iterdir()
-    for content in (b"", b"\xff" * 40, b"\x02\0\0\0\0\0\0\0{}"):
-        path.write_bytes(content)
-        np.testing.assert_array_equal(opened("sum", "csls").correction(TO_IMAGES).bias, before.bias)
-        assert "damaged" in capsys.readouterr().err
-        assert opened("sum", "csls").correction(TO_IMAGES).about["kept"]
-    shutil.rmtree(paths.searched("sum"))
-    paths.searched("sum").write_bytes(b"")
-    assert opened("sum", "csls").by_text("a red disc").hits
-    assert "cannot be kept" in capsys.readouterr().err
+    assert not np.array_equal(before.correction(TO_IMAGES).bias, after.bias)
 
 
 @pytest.mark.parametrize(("run", "criterion"), [("sum", "nns"), ("sum", "csls"), ("scan", "nns"), ("both", "is")])
 def test_it_is_isotonic_regression_on_the_best_ten_of_the_val_queries(opened, run, criterion):
     engine, val = opened(run, criterion), opened(run, criterion, "val")
-    ids = val._network.ids
+    ids = val._network.items
     known = ids.image_ids.tolist()
     rows, correct = [], [{known.index(image)} for image in ids.caption_images.tolist()]
     for caption in ids.caption_ids.tolist():
@@ -252,15 +226,6 @@ def test_a_threshold_keeps_what_is_sure_enough(opened, group):
     assert found.narrowed == {"min_probability": least} | ({} if group is None else {"group": group})
 
 
-def test_it_is_kept_and_both_directions_have_their_own(opened):
-    engine, again = opened("sum", "is"), opened("sum", "is")
-    for direction in (TO_IMAGES, TO_CAPTIONS):
-        made, kept = engine.calibration(direction), again.calibration(direction)
-        assert (made.about["kept"], kept.about["kept"]) == (False, True)
-        np.testing.assert_array_equal(kept.knots, made.knots)
-    assert 0 <= again.ask(FIVE, Limits(1, least=0)).hits[0].probability <= 1
-
-
 def test_a_probability_is_refused_where_val_is_the_bank_and_says_where_val_is_missing(opened, monkeypatch):
     changed = {"evaluate": {"bank": "val"}}
     with pytest.raises(UsageError, match=r"evaluate\.bank=val would correct those queries by themselves"):
@@ -273,6 +238,6 @@ def test_a_probability_is_refused_where_val_is_the_bank_and_says_where_val_is_mi
         raise InputError(f"nothing of split '{split}'; embed it")
 
     monkeypatch.setattr(engine._network, "on_split", of)
-    message = "a probability of a match is learnt from val: nothing of split 'val'; embed it"
+    message = "nothing of split 'val'; embed it"
     with pytest.raises(InputError, match=message):
         engine.ask(RED, EVERY)

@@ -37,8 +37,6 @@ CUT_FROM = "cut_from"
 WEIGHTS = "similarity.safetensors"
 _SCORED = [f"{place}{name}" for place in ("", f"{PEER}/") for name in (IMAGES, CAPTIONS, WEIGHTS)]
 _VECTOR, _COLUMN = "embedding", "fragments"
-# Vectors of a row group in memory at a time.
-_ROWS = 2**15
 
 
 def footer_value(about: Mapping[str, str], key: str, split: str, where: Path) -> object:
@@ -145,24 +143,6 @@ def _keys(path: Path, table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarr
     key = "image_id" if path.stem == "images" else "caption_id"
     tables.problems_or_pass(path, tables.repeated(table, key))
     return table[key].to_numpy(), table["image_id"].to_numpy(), table["split"].to_numpy(zero_copy_only=False)
-
-
-def take(path: Path, rows: np.ndarray) -> np.ndarray:
-    """(len(rows), D) float32 of rising ``rows``. Only their row groups are read, one at a time.
-    Raises InputError for a file without vectors, IntegrityError for a damaged one."""
-    with tables.open_parquet(require(path)) as file:
-        if _VECTOR not in file.schema.names:
-            raise InputError(f"{path}: column '{_VECTOR}' is missing")
-        vectors = np.empty((len(rows), _kind(path, file.schema.field(_VECTOR).type).list_size), np.float32)
-        counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
-        firsts = np.cumsum([0, *counts])
-        for group in np.unique(np.searchsorted(firsts, rows, "right") - 1).tolist():
-            first = firsts[group]
-            for block in file.batches([_VECTOR], [group], _ROWS):
-                inside = slice(*np.searchsorted(rows, (first, first + len(block))))
-                vectors[inside] = _vectors(path, block)[rows[inside] - first]
-                first += len(block)
-    return vectors
 
 
 def _kind(path: Path, kind: pa.DataType) -> pa.FixedSizeListType:

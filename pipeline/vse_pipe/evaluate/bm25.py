@@ -35,9 +35,9 @@ class Bm25:
             raise AttributeError(name)
         return getattr(self.run, name)
 
-    def split(self, name: str, device: torch.device) -> Split:
+    def split(self, name: str, device: torch.device, paired: bool = True) -> Split:
         """Raises InputError where no image has two captions: no text would be left."""
-        split, texts = self.run.split(name, device), self._texts
+        split, texts = self.run.split(name, device, paired), self._texts
         if len(split.caption_ids) and np.unique(split.caption_images, return_counts=True)[1].max() < 2:
             raise InputError(
                 f"{self.prepared}: each image of split '{name}' has one caption, its own query, so bm25 has no texts to "

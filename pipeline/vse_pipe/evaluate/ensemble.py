@@ -70,9 +70,9 @@ class Ensemble:
         """As in ``Vectors``, for the two networks of a run."""
         return self.parts[0].transfer(split)
 
-    def split(self, name: str, device: torch.device) -> Split:
-        """The parts of a split. Raises InputError for unlike images or captions."""
-        first, *rest = splits = [part.split(name, device) for part in self.parts]
+    def split(self, name: str, device: torch.device, paired: bool = True) -> Split:
+        """The parts of a split. paired: as of ``Vectors.split``. Raises InputError for unlike images or captions."""
+        first, *rest = splits = [part.split(name, device, paired) for part in self.parts]
         for part, peer in zip(self.parts[1:], rest, strict=True):
             for kind in ("image_ids", "caption_ids", "caption_images"):
                 if not np.array_equal(getattr(first, kind), getattr(peer, kind)):

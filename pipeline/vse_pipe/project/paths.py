@@ -69,10 +69,6 @@ def code(stage: str) -> Path:
     return CODE / stage.replace("@", "/")
 
 
-def searched(run: str) -> Path:
-    return DATA / "search" / run
-
-
 def picture_cache(source: Path) -> Path:
     """The cache of sizes and digests of pictures in a folder of params.yaml."""
     return DATA / "seen" / hashlib.sha256(str(source).encode()).hexdigest()[:16]

@@ -17,8 +17,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.search import correction, query
 from vse_pipe.search.correction import Calibration, Correction
-from vse_pipe.search.gallery import SPLITS
-from vse_pipe.search.network import EncodedQuery, open_run
+from vse_pipe.search.network import SPLITS, EncodedQuery, open_run
 from vse_pipe.search.query import TO_IMAGES, Answer, Hit, Limits, Term
 from vse_pipe.search.scoring import Leader, Scoring, best_places, leaders, require_native
 
@@ -41,12 +40,10 @@ class Engine:
         self.run, self.inference, self.split = run, inference, split
         self._params, self._criterion = params, correction.criterion_of(params, inference)
         self._network = open_run(params, run, split, resolve_device(device))
-        galleries, ids = self._network.galleries, self._network.ids
         self._catalogue = Catalogue.read(paths.prepared(params.dataset(run)))
-        for gallery in galleries:
-            gallery.require_current()
-        self.counts = {"images": len(ids.image_ids), "captions": len(ids.caption_ids)}
-        self.left_out = galleries[0].left_out
+        items = self._network.items
+        self.counts = {"images": len(items.image_ids), "captions": len(items.caption_ids)}
+        self.left_out = self._network.left_out
         self.named = self._catalogue.has_named_images
         self._lock, self._scoring = RLock(), Scoring(self._network)
         self._corrections: dict[str, Correction] = {}
@@ -114,7 +111,7 @@ class Engine:
             for rank, leader in enumerate(places, start=limits.offset + 1)
         ]
         is_sentence = len(parts) == 1 and parts[0].kind == query.TEXT and direction == TO_IMAGES
-        image_ids = [int(self._network.ids.image_ids[place]) for place, _ in places] if is_sentence else []
+        image_ids = [int(self._network.items.image_ids[place]) for place, _ in places] if is_sentence else []
         described = ({"kind": part.kind, "value": part.value, "weight": part.weight} for part in parts)
         return Answer(
             query=query.described(parts),
@@ -173,7 +170,7 @@ class Engine:
     def _mask(self, parts: Sequence[Term], limits: Limits, direction: str) -> tuple[np.ndarray, dict]:
         """(mask, narrowed): bool (items,) of possible hits, and the limits as the answer names
         them."""
-        ids = self._network.ids
+        ids = self._network.items
         owners = ids.image_ids if direction == TO_IMAGES else ids.caption_images
         mask, shares = np.ones(len(owners), bool), {"group": limits.group, "min_probability": limits.least}
         narrowed: dict = {name: value for name, value in shares.items() if value is not None}
@@ -201,7 +198,7 @@ class Engine:
 
     def _hit(self, rank: int, score: float, leader: Leader, direction: str, calibration: Calibration | None) -> Hit:
         place, duplicates = leader
-        ids = self._network.ids
+        ids = self._network.items
         key, item_ids = ("image_id", ids.image_ids) if direction == TO_IMAGES else ("caption_id", ids.caption_ids)
         number = int(item_ids[place])
         if direction == TO_IMAGES:

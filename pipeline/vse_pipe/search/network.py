@@ -1,9 +1,9 @@
-"""The models of a run or an ensemble beside their embeddings: encode and compare."""
+"""The embeddings of a run or an ensemble that are searched, and the models beside them."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
 from threading import RLock
 from typing import Any
 
@@ -11,19 +11,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, features, identity, model_files
+from vse_pipe.artifacts import embeddings, features, identity, images, model_files
+from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
+from vse_pipe.evaluate.ensemble import Ensemble, run_embeddings
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import BM25
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.ranking.codes import cut_short
-from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
+from vse_pipe.ranking.fragments import Several, Sides, Words, pooled
 from vse_pipe.ranking.scores import Similarity
-from vse_pipe.search.gallery import Gallery, Ids
+from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.train.sentences import Wording
 from vse_pipe.train.trained import Trained, parts_of
 
+ALL = "all"
+SPLITS = ("test", "val", "train", ALL)
 _NONE = Wording()
 
 
@@ -36,57 +41,71 @@ class EncodedQuery:
 
 
 class Network:
-    """galleries: the embeddings of each network of a run or of all runs of an ensemble; weights: of
-    each, None for the plain mean. Models and vectors are loaded when they are first needed. Several
-    threads may use it at once.
+    """The runs of an entry as one model. items: images and captions of the split. Models are loaded
+    when they are first needed. Several threads may use it at once.
 
-    Raises InputError unless all embedded the same images and captions, IntegrityError if embeddings
-    come from other weights than the present ones."""
+    Raises InputError for an empty split, and where the runs embedded other images or captions,
+    IntegrityError for embeddings of another model or of other data than the present ones."""
 
     def __init__(
-        self, params: Params, galleries: Sequence[Gallery], weights: tuple[float, ...] | None, device: torch.device
+        self, params: Params, runs: Sequence[str], weights: Sequence[float], split: str, device: torch.device
     ) -> None:
-        self.galleries, self.weights, self.device = list(galleries), weights, device
+        self.runs, self.device = list(runs), device
         self._params, self._lock = params, RLock()
-        self._sides: dict[str, Sides] = {}
-        self._splits = {galleries[0].split: self}
-        self.ids: Ids = galleries[0].ids
-        for gallery in galleries:
-            for key, ids in vars(gallery.ids).items():
-                if not np.array_equal(ids, getattr(self.ids, key)):
-                    raise InputError(
-                        f"{gallery.folder}: other {key.replace('_', ' ')} than {galleries[0].folder}; embed the runs again"
-                    )
-        self._require_models()
+        self.parts, shares = list[Vectors](), list[float]()
+        for run, weight in zip(runs, weights, strict=True):
+            embedded = run_embeddings(params, run)
+            parts: Any = embedded.parts if isinstance(embedded, Ensemble) else (embedded,)
+            self.parts += parts
+            shares += [weight / len(parts)] * len(parts)
+        self._shares = tuple(shares) if len(runs) > 1 else None
+        self._splits: dict[str, Network] = {}
+        self._show(split)
+
+    def _show(self, split: str) -> None:
+        parts = [_whole(part) if split == ALL else part for part in self.parts]
+        for part in parts:
+            if not part.has(split):
+                advice = f"if the data set has it, name '{split}' in embed.splits and embed the run again"
+                raise InputError(f"{part.folder}: nothing of split '{split}'; {advice}")
+        self.split = split
+        self.vectors = parts[0] if len(parts) == 1 else Ensemble(tuple(parts), self._shares)
+        self.items: Split = self.vectors.split(split, self.device, paired=False)
+        self._splits[split] = self
 
     def on_split(self, split: str) -> "Network":
         """The same runs with the embeddings of another split."""
         with self._lock:
             if split not in self._splits:
-                galleries = [gallery.on_split(split) for gallery in self.galleries]
-                self._splits[split] = Network(self._params, galleries, self.weights, self.device)
+                network = copy.copy(self)
+                network._show(split)
             return self._splits[split]
 
-    @property
-    def made(self) -> identity.Inputs:
-        """The digests of all vectors that scores depend on."""
-        return {folder: parts for gallery in self.galleries for folder, parts in gallery.made.items()}
-
-    def images(self) -> Sides:
-        return self._on_device(embeddings.IMAGES, Gallery.images)
-
-    def captions(self) -> Sides:
-        return self._on_device(embeddings.CAPTIONS, Gallery.captions)
-
+    @cached_property
     def similarity(self) -> Similarity:
-        similarities = [gallery.similarity(self.device) for gallery in self.galleries]
-        return similarities[0] if len(similarities) == 1 else MeanScore(similarities)
+        return self.vectors.similarity(self.device)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether images and captions lie in one space of unit vectors, and are all comparable."""
+        return all(part.compared_by == "cosine" and isinstance(part.images, Side) for part in self.parts)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Numbers of unreadable ``images`` and ``captions`` of the split; empty without any."""
+        splits = SPLITS[:-1] if self.split == ALL else (self.split,)
+        counts = [count for split in splits if (count := self.parts[0].about(split).get("left_out"))]
+        return {key: sum(count[key] for count in counts) for key in counts[0]} if counts else {}
 
     def image(self, image_id: int) -> EncodedQuery:
         """An image of the data set, of any split. Raises InputError if it is not embedded."""
-        network = self.on_split(self.galleries[0].split_of(image_id))
-        place = int((network.ids.image_ids == image_id).argmax())
-        return EncodedQuery(network.images()[place : place + 1])
+        side = self.parts[0].images
+        places = np.flatnonzero(side.ids == image_id)
+        if not len(places):
+            raise InputError(f"{self.parts[0].folder}: run '{self.runs[0]}' has embedded no image_id {image_id}")
+        items = self.on_split(str(side.splits[places[0]])).items
+        place = int((items.image_ids == image_id).argmax())
+        return EncodedQuery(items.images[place : place + 1])
 
     def sentence(self, text: str) -> EncodedQuery:
         """Raises as ``Fitted.wording``, and InputError if the vector is not finite."""
@@ -108,17 +127,17 @@ class Network:
         ``box`` in pixels of the upright image (x1, y1, x2, y2), None for features without boxes or
         that are gone. Empty for several networks, which have attention of their own, and for models
         of one vector an image. Words are numbered where the text features do not name them."""
-        images = self.images()
-        if len(self.galleries) > 1 or not isinstance(images, Tensor) or images.ndim != 3:
+        items = self.items.images
+        if not isinstance(items, Tensor) or items.ndim != 3:
             return []
         from vse_pipe.report.matches import best_regions  # other models need no page
 
         with self._lock, torch.inference_mode():
             trained, words = self._models[0], self.sentence(text).side
             assert isinstance(words, Words)
-            places = [int((self.ids.image_ids == number).argmax()) for number in image_ids]
+            places = [int((self.items.image_ids == number).argmax()) for number in image_ids]
             member = trained.networks[0].model.sim.member
-            weights = SIMILARITIES.load(member.name).regions(images[places], words.vectors, member.params).cpu()
+            weights = SIMILARITIES.load(member.name).regions(items[places], words.vectors, member.params).cpu()
         names = [str(place) for place in range(len(words.vectors))]
         if trained.texts.traits.gives == "tokens":
             tokens = trained.texts.transformed([text]).tokens
@@ -130,8 +149,8 @@ class Network:
 
     @cached_property
     def _features(self) -> features.Features | None:
-        """The features that the gallery was embedded from; None where they are gone."""
-        run = self.galleries[0].run
+        """The features that the first run was embedded from; None where they are gone."""
+        run = self.runs[0]
         transfer = self._params.transfers.get(run)
         name = self._models[0].config["features"] if transfer is None else transfer.features
         folder = paths.extracted(self._params.dataset(run), str(name))
@@ -142,63 +161,48 @@ class Network:
     @cached_property
     def _models(self) -> list[Trained]:
         """The model of each run."""
-        self._require_models()  # a run may have been trained again
-        runs = [self._params.trained(run) for run, _ in groupby(gallery.run for gallery in self.galleries)]
-        for run in runs:
-            if not (path := paths.trained(run) / model_files.MODEL).is_file():
-                raise MissingResource(f"{path} does not exist; make it with `vse-pipe train --run {run}`")
-        return [Trained.open(paths.trained(run), self.device) for run in runs]
-
-    def _require_models(self) -> None:
-        for gallery in self.galleries:
-            trained = paths.trained(self._params.trained(gallery.run))
-            identity.require_current(paths.embedded(gallery.run), (), [trained])
+        models = []
+        for run in self.runs:
+            trained = self._params.trained(run)
+            folder = paths.trained(trained)
+            if not (folder / model_files.MODEL).is_file():
+                command = f"`vse-pipe train --run {trained}`"
+                raise MissingResource(f"{folder / model_files.MODEL} does not exist; make it with {command}")
+            # A run may have been trained again.
+            identity.require_current(paths.embedded(run), (), [folder])
+            models.append(Trained.open(folder, self.device))
+        return models
 
     def _side(self, sides: Sequence[Sides]) -> Sides:
         """One side of all networks, as wide as the embeddings, which ``embed.dim`` may have cut
         short. Raises InputError for values that are not finite."""
         parts: list[Any] = [part.to(self.device) for side in sides for part in parts_of(side)]
-        for place, (part, gallery) in enumerate(zip(parts, self.galleries, strict=True)):
+        for place, (part, vectors) in enumerate(zip(parts, self.parts, strict=True)):
             if not getattr(part, "vectors", part).isfinite().all():
                 raise InputError("the model gives no finite vector for this query")
-            if embeddings.CUT_FROM in gallery.about:
-                images = parts_of(self.images())[place]
-                parts[place] = cut_short(part, images.shape[1])
-        return self._joined(parts)
+            if isinstance(vectors.images, Side) and embeddings.CUT_FROM in vectors.images.about:
+                parts[place] = cut_short(part, vectors.images.vectors.shape[1])
+        if isinstance(self.vectors, Vectors):
+            return parts[0]
+        side = Several(tuple(parts), self._shares)
+        return pooled(side) if self.vectors.joint else side
 
-    def _joined(self, parts: Sequence[Any]) -> Any:
-        return parts[0] if len(parts) == 1 else Several(tuple(parts), self.weights)
 
-    def _on_device(self, name: str, read: Callable[[Gallery], Tensor | Words]) -> Sides:
-        with self._lock:
-            if name not in self._sides:
-                self._sides[name] = self._joined([read(gallery).to(self.device) for gallery in self.galleries])
-            return self._sides[name]
+def _whole(vectors: Vectors) -> Vectors:
+    """All splits as the split ``ALL``."""
+    vectors.require_current(images.SPLITS)
+    images_side, captions_side = (
+        replace(side, splits=np.full(len(side.ids), ALL)) for side in (vectors.images, vectors.captions)
+    )
+    return replace(vectors, images=images_side, captions=captions_side, origin=None)
 
 
 def open_run(params: Params, run: str, split: str, device: torch.device) -> Network:
     """The networks of a run or an ensemble. Raises UsageError for scores that depend on others."""
     if run not in params.ensembles:
-        return Network(params, _galleries(params, run, split), None, device)
+        return Network(params, [run], [1.0], split, device)
     node = params.ensembles[run]
     if node.rescore or node.rule != "mean" or BM25 in node.runs:
         kind = "rescores" if node.rescore else "ranks by words" if BM25 in node.runs else f"joins by {node.rule}"
         raise UsageError(f"ensemble '{run}' {kind}, which needs an evaluation; search '{node.members[0]}' instead")
-    members = [_galleries(params, name, split) for name in node.members]
-    weights = tuple(share / len(group) for share, group in zip(node.shares, members, strict=True) for _ in group)
-    return Network(params, [gallery for group in members for gallery in group], weights, device)
-
-
-def _galleries(params: Params, run: str, split: str) -> list[Gallery]:
-    """The embeddings of the network or both networks of a run."""
-    folder, prepared = paths.embedded(run), paths.prepared(params.dataset(run))
-    first = Gallery.open(folder, run, split, prepared)
-    digest = first.about.get("peer_sha256")
-    if digest is None:
-        return [first]
-    peer = Gallery.open(folder / embeddings.PEER, run, split, prepared)
-    if peer.about.get("model_sha256") != digest:
-        raise InputError(
-            f"{peer.folder}: another network than {embeddings.IMAGES} beside it names; embed the run again"
-        )
-    return [first, peer]
+    return Network(params, node.members, node.shares, split, device)

@@ -11,7 +11,6 @@ from jaxtyping import Bool, Float, Float32, Int64
 
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.ranking.fragments import Several, Sides, plain, pooled
-from vse_pipe.ranking.scores import Similarity
 from vse_pipe.search import query
 from vse_pipe.search.network import Network
 from vse_pipe.search.query import TO_IMAGES, Term
@@ -31,9 +30,7 @@ class Scoring:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        # Images and captions lie in one space of unit vectors, so that all of them can be compared.
-        self._is_joint = all(gallery.inner for gallery in network.galleries)
-        self._similarity: Similarity | None = None
+        self._is_joint = network.is_joint
         self._units: dict[str, Float32[np.ndarray, "items dim"]] = {}
         self._lock = Lock()
 
@@ -41,8 +38,8 @@ class Scoring:
         """Scores of the items. sides: one row for each part.
 
         A single part that the model compares with the items has the model's score. In a joint space
-        several parts are one query: the weighted sum of their unit vectors, scaled to unit length,
-        in the space of each network. Without a joint space the score is ``sum(w * s) / sum(|w|)``
+        several parts are one query: the weighted sum of their unit vectors, scaled to unit length.
+        Without a joint space the score is ``sum(w * s) / sum(|w|)``
         over the parts. Raises UsageError if the model cannot compare a part with the items,
         InputError if the parts cancel out.
         """
@@ -71,15 +68,14 @@ class Scoring:
             return self._units[direction]
 
     def _items(self, direction: str) -> Any:
-        return self._network.images() if direction == TO_IMAGES else self._network.captions()
+        items = self._network.items
+        return items.images if direction == TO_IMAGES else items.captions
 
     def _compared(self, side: Sides, direction: str) -> Float32[np.ndarray, " items"]:
         """The model's scores. Images are the first argument of a similarity, captions the
         second."""
         items = self._items(direction)
-        with self._lock:
-            self._similarity = self._similarity or self._network.similarity()
-        similarity = self._similarity
+        similarity = self._network.similarity
         size = max(1, _NUMBERS // items.shape[1]) if plain(items) else _TILE
         tiles = [items[start : start + size] for start in range(0, len(items), size)]
         with torch.inference_mode():

@@ -77,8 +77,8 @@ def _kind(direction: str) -> str:
 def _corrected(content: dict) -> str:
     about = content["correction"]
     kind = "captions" if content["direction"] == TO_IMAGES else "images"
-    when = f"on {about['computed']}" if about["kept"] else "now"
-    return f"{content['inference']}: corrected by {about['queries']:,} {kind} of {about['bank']}, computed {when} in {about['seconds']:.1f} s and kept"
+    source = f"{about['queries']:,} {kind} of {about['bank']}"
+    return f"{content['inference']}: corrected by {source} in {about['seconds']:.1f} s"
 
 
 def _calibrated(content: dict) -> str:
