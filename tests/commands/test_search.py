@@ -79,7 +79,7 @@ def test_one_command_makes_a_folder_searchable(indexed, look):
     told = " ".join(indexed[1].split())
     said = (
         "index: params.yaml has datasets.My-Photos, features.filters_My-Photos, transfers.My-Photos now",
-        "prepare My-Photos: test 5 images; repeated: 0 images; ",
+        "prepare My-Photos: test 5 images; ",
         "embed My-Photos: 5 images, ",
         'index My-Photos: 5 pictures; `vse-pipe search "..." --run My-Photos` searches them',
     )

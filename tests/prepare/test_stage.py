@@ -53,18 +53,6 @@ def test_writes_two_tables_and_the_time(capsys):
     assert json.loads(paths.timing_file(out).read_text()).keys() == {"seconds"}
     message = capsys.readouterr().err
     assert "prepare tiny: train 1 images / 2 captions, val 1 images / 2 captions, test 1 images / 9 captions" in message
-    assert "repeated: 0 images, 2 captions" in message
-
-
-def test_repeated_images_are_counted_and_those_across_splits_warned_of(capsys):
-    karpathy(Path("raw"), [entry(0), entry(1), entry(2, "test")])
-    for number in range(3):
-        Path(f"raw/images/{number}.png").write_bytes(picture(0))
-    prepare("karpathy", "raw")
-    message = " ".join(capsys.readouterr().err.split())
-    assert "repeated: 2 images, 4 captions" in message
-    shared = "1 images are in more than one split with the same content, such as 0.png (train), 2.png (test)"
-    assert f"warning: prepare tiny: {shared}" in message
 
 
 @pytest.mark.parametrize(("kind", "write"), [("karpathy", lambda: _two()), ("precomp", lambda: precomp(Path("p")))])
@@ -156,7 +144,6 @@ def test_broken_images_may_be_left_to_extract(capsys):
     assert captions.read(out).num_rows == 8
     message = capsys.readouterr().err
     assert "2 of 4 images below raw/images cannot be used: dataset_tiny.json images[1]: 1.png is no image" in message
-    assert "repeated: 0 images" in message
 
 
 @pytest.mark.parametrize(("filename", "message"), [

@@ -106,20 +106,6 @@ def _csv(source: Path) -> list[SourceFiles]:
     return FORMATS.options("csv")(images="photos").reads(source)
 
 
-def test_names_are_read_again_where_the_table_has_changed(folder):
-    table = Path("table.csv")
-    table.write_text('caption,image\n"a\nb",a.png\nc,deep/c.png\nd,a.png\ne,gone.png\n', encoding="utf-8")
-    (first, pictures) = _csv(table)
-    assert list(content(first)) == [""]
-    found = content(pictures)
-    absent = {name: digest == ABSENT for name, digest in found.items()}
-    assert absent == {"a.png": False, "deep/c.png": False, "gone.png": True}
-    table.write_text("image,caption\nB.PNG,x\n", encoding="utf-8")
-    assert set(content(pictures)) == {"B.PNG"}
-    table.write_text("nothing,of,it\n", encoding="utf-8")
-    assert content(pictures) == {}, "prepare says what is wrong"
-
-
 def test_the_files_of_each_format_and_every_member_that_may_read_some_says_which(folder):
     files = "train_ims.npy train_caps.txt dev_caps.tsv train-00.tar val.tar train.parquet notes.md dataset_x.json"
     for name in [*files.split(), "train.txt", "Sentences/0.txt", "Annotations/0.xml", "pics/0.jpg", "pics/notes.md"]:
@@ -132,7 +118,7 @@ def test_the_files_of_each_format_and_every_member_that_may_read_some_says_which
 
     assert [*listed("karpathy", images="pics").values()] == [{"dataset_x.json"}, {"0.jpg"}]
     assert [*listed("webdataset", train="train-{00..07}.tar").values()] == [{"train-00.tar", "val.tar"}]
-    assert [*listed("parquet", val=0.1, test=0.1).values()] == [{"train.parquet"}, set()]
+    assert [*listed("parquet", val=0.1, test=0.1).values()] == [{"train.parquet"}, {"pics/0.jpg"}]
     assert listed("shapes") == {}
     without = [
         f"{family.kind} {name}"

@@ -2,21 +2,17 @@
 
 import hashlib
 import math
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from vse_pipe.artifacts import captions, images
 from vse_pipe.core import arrays, memory
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.prepare.assembly import BLOCK, Rows, blocks
-from vse_pipe.prepare.source import Source, split_of
+from vse_pipe.prepare.source import Source, caption_table, image_table, split_of
 
 _BLOCK_BYTES = 64 * 2**20
-_TEXT = pa.schema([captions.SCHEMA.field("text")])
 
 
 def row_digests(path: Path) -> tuple[np.ndarray, dict[int, str]]:
@@ -57,42 +53,31 @@ def _opened(path: Path) -> np.ndarray:
     return array
 
 
-def texts(folder: Path, lines: Iterable[str]) -> pa.Table:
-    """The captions of a split on the disk, as a table with the column ``text``."""
-    rows = Rows(folder, _TEXT)
-    for line in lines:
-        rows.add(line)
-    return rows.table()
-
-
 class Splits:
     """The tables of a data set, filled split by split; caption_id is a running number."""
 
-    def __init__(self, folder: Path) -> None:
-        self._images, self._captions = Rows(folder, images.SCHEMA), Rows(folder, captions.SCHEMA)
-        self._broken: list[str] = []
+    def __init__(self) -> None:
+        self._images: list[pa.Table] = []
+        self._captions: list[pa.Table] = []
+        self._count, self._broken = 0, list[str]()
 
-    def add(self, prefix: str, ids: np.ndarray, digests: np.ndarray, texts: pa.Table, broken: dict[int, str]) -> None:
+    def add(self, prefix: str, ids: np.ndarray, digests: np.ndarray, texts: list[str], broken: dict[int, str]) -> None:
         """Add the images and captions of a split; every image has the same number of rows and of
         captions.
 
-        prefix: of the files of features; ids: int64 (n,); texts: of ``texts``; digests, broken: of
-        ``row_digests``."""
-        split = split_of(prefix.removesuffix("all"), prefix)
-        repeated, per_image = len(digests) // len(ids), len(texts) // len(ids)
-        for start in range(0, len(ids), BLOCK):
-            part = ids[start : start + BLOCK]
-            rows = np.arange(start, start + len(part)) * repeated
-            hexes = [bytes(digest).hex() for digest in digests[rows]]
-            files = [f"{prefix}_ims.npy#{row}" for row in rows.tolist()]
-            no_size = np.zeros(len(part), np.int32)
-            self._images.extend(part, files, pa.repeat(split, len(part)), no_size, no_size, hexes)
-        before = self._captions.count
-        for start, block in blocks(texts):
-            numbers = np.arange(start, start + len(block))
-            owners = ids[numbers // per_image]
-            self._captions.extend(before + numbers, owners, block["text"], pa.repeat(split, len(block)))
+        prefix: of the files of features; ids: int64 (n,); digests, broken: of ``row_digests``."""
+        split, count = split_of(prefix.removesuffix("all"), prefix), len(ids)
+        repeated, per_image = len(digests) // count, len(texts) // count
+        rows, no_size = np.arange(count) * repeated, np.zeros(count, np.int32)
+        hexes = [bytes(digest).hex() for digest in digests[rows]]
+        files = [f"{prefix}_ims.npy#{row}" for row in rows.tolist()]
+        self._images.append(image_table(ids, files, pa.repeat(split, count), no_size, no_size, hexes))
+        numbers = self._count + np.arange(len(texts))
+        owners, splits = np.repeat(ids, per_image), pa.repeat(split, len(texts))
+        self._captions.append(caption_table(numbers, owners, texts, splits))
+        self._count += len(texts)
         self._broken += [line for row, line in broken.items() if row % repeated == 0]
 
     def source(self, root: Path) -> Source:
-        return Source(self._images.table(), self._captions.table(), str(root), self._broken)
+        tables = pa.concat_tables(self._images), pa.concat_tables(self._captions)
+        return Source(*tables, str(root), self._broken)

@@ -1,11 +1,7 @@
 """The tables of a data set with pictures: rows are added first, and then all pictures are read."""
 
-import mmap
-import sys
-import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -14,12 +10,12 @@ import pyarrow.compute as pc
 
 from vse_pipe.artifacts import captions, images
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import files, memory, text
+from vse_pipe.core import files, text
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.prepare.scan import locate, readings
-from vse_pipe.prepare.source import Source
+from vse_pipe.prepare.source import Source, caption_table
 
-# Rows in memory before they are written: some MB of captions.
+# Rows that are Python objects at a time; Arrow takes a fifth of their memory.
 BLOCK = 2**14
 _PLACE = [pa.field("where", pa.string()), pa.field("id", pa.string())]
 _IMAGES = pa.schema([pa.field("file", pa.string()), pa.field("split", pa.string()), *_PLACE])
@@ -27,17 +23,16 @@ _CAPTIONS = pa.schema([captions.SCHEMA.field("image_id"), captions.SCHEMA.field(
 
 
 class Assembly:
-    """root: of the pictures; folder: for rows that do not fit in memory; in_shards: files may be
-    addresses of ``vse_pipe.pictures.address``. left_out: a line for what is no image of the data
-    set.
+    """root: of the pictures; in_shards: files may be addresses of ``vse_pipe.pictures.address``.
+    left_out: a line for what is no image of the data set.
 
     Raises MissingResource without the root."""
 
-    def __init__(self, root: Path, folder: Path, in_shards: bool = False) -> None:
+    def __init__(self, root: Path, in_shards: bool = False) -> None:
         if not in_shards and not root.is_dir():
             raise MissingResource(f"image folder {root} does not exist; set `images` to the folder of the images")
-        self.root, self._folder, self._in_shards = root, folder, in_shards
-        self._images, self._captions = Rows(folder, _IMAGES), Rows(folder, _CAPTIONS)
+        self.root, self._in_shards = root, in_shards
+        self._images, self._captions = Rows(_IMAGES), Rows(_CAPTIONS)
         self.left_out: list[str] = []
 
     @property
@@ -49,12 +44,12 @@ class Assembly:
         place, for messages; image_id: for all images or for none. Raises InputError for a name that
         is not below the root."""
         locate(self.root, file, where, self._in_shards)
-        self._images.add(file, split, where, _id(image_id, where))
+        self._images.add(file, split, where, _id(image_id))
         return self.count - 1
 
     def caption(self, image: int, text: str, where: str = "", caption_id: int | str | None = None) -> None:
         """Add a caption of that image. caption_id: for all captions or none; where: its place."""
-        self._captions.add(image, text, where or None, _id(caption_id, where))
+        self._captions.add(image, text, where or None, _id(caption_id))
 
     def source(self) -> Source:
         """The data set. Images and captions have the ids that were given, or running numbers; a
@@ -65,18 +60,16 @@ class Assembly:
         ids, names = numbered(pictures, "image_id")
         caption_ids, caption_names = numbered(sentences, "caption_id")
         table, broken = self._scanned(pictures, ids)
-        splits, described = pictures["split"].combine_chunks(), Rows(self._folder, captions.SCHEMA)
-        for start, block in blocks(sentences):
-            owners = block["image_id"].combine_chunks()
-            numbers = caption_ids[start : start + len(block)]
-            described.extend(numbers, ids[owners.to_numpy()], block["text"], splits.take(owners))
+        owners = sentences["image_id"].combine_chunks()
+        splits = pictures["split"].take(owners)
+        described = caption_table(caption_ids, ids[owners.to_numpy()], sentences["text"], splits)
         texts = names | caption_names
         text_ids = TextIds.from_columns(**texts) if texts else None
-        return Source(table, described.table(), files.url(self.root), broken, names=text_ids, left_out=self.left_out)
+        return Source(table, described, files.url(self.root), broken, names=text_ids, left_out=self.left_out)
 
     def _scanned(self, pictures: pa.Table, ids: np.ndarray) -> tuple[pa.Table, list[str]]:
         """images.parquet and the lines of broken images. pictures: columns of ``_IMAGES``."""
-        read, broken = Rows(self._folder, images.SCHEMA), []
+        read, broken = Rows(images.SCHEMA), []
         results = readings(self.root, ((file, where) for file, _, where, _ in _rows(pictures)), len(pictures))
         for key, (file, split, where, _), reading in zip(ids, _rows(pictures), results, strict=True):
             size, digest, reason = reading
@@ -86,12 +79,8 @@ class Assembly:
         return read.table(), broken
 
 
-def _id(value: int | str | None, where: str) -> str | None:
-    if value is None:
-        return None
-    text_id = str(value)
-    memory.reserve(where, sys.getsizeof(text_id))
-    return text_id
+def _id(value: int | str | None) -> str | None:
+    return None if value is None else str(value)
 
 
 def numbered(table: pa.Table, key: str) -> tuple[np.ndarray, dict[str, tuple[np.ndarray, pa.Array]]]:
@@ -115,18 +104,12 @@ def numbered(table: pa.Table, key: str) -> tuple[np.ndarray, dict[str, tuple[np.
 
 
 class Rows:
-    """The rows of a table, written in blocks to an unnamed file in ``folder``, so that they need
-    not fit in memory. Bytes that ``memory.reserve`` counted for rows are released once the rows are
-    written."""
+    """The rows of a table."""
 
-    def __init__(self, folder: Path, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self.count, self._schema = 0, schema
-        folder.mkdir(parents=True, exist_ok=True)
-        self._storage = TemporaryFile(dir=folder)  # noqa: SIM115 (without a name: gone when it is closed)
-        weakref.finalize(self, self._storage.close)
-        self._file = pa.ipc.new_file(self._storage, schema)
         self._waiting: list[tuple[Any, ...]] = []
-        self._before = memory.reserved()
+        self._blocks: list[pa.Table] = []
 
     def add(self, *row: Any) -> None:
         """Add a row, its values in the order of the schema."""
@@ -135,38 +118,17 @@ class Rows:
         if len(self._waiting) >= BLOCK:
             self._flush()
 
-    def extend(self, *columns: Sequence[Any] | pa.Array | pa.ChunkedArray) -> None:
-        """Add rows by their columns."""
-        self._flush()
-        self.count += len(columns[0])
-        self._write(columns)
-
     def table(self) -> pa.Table:
-        """All rows, memory-mapped. No rows can be added afterwards."""
+        """All rows."""
         self._flush()
-        self._file.close()
-        self._storage.flush()
-        content = mmap.mmap(self._storage.fileno(), 0, access=mmap.ACCESS_READ)
-        return pa.ipc.open_file(pa.py_buffer(content)).read_all()
+        return pa.concat_tables([self._schema.empty_table(), *self._blocks])
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
         if waiting:
-            self._write(zip(*waiting, strict=True))
-
-    def _write(self, columns: Iterable[Any]) -> None:
-        self._file.write_table(pa.table(list(columns), schema=self._schema))
-        memory.release_to(self._before)
-
-
-def blocks(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yield consecutive rows of ``table`` with the number of the first row."""
-    start = 0
-    for batch in table.to_batches(max_chunksize=BLOCK):
-        yield start, pa.Table.from_batches([batch])
-        start += len(batch)
+            self._blocks.append(pa.table(list(zip(*waiting, strict=True)), schema=self._schema))
 
 
 def _rows(table: pa.Table) -> Iterator[tuple]:
-    for _, block in blocks(table):
-        yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
+    for batch in table.to_batches(max_chunksize=BLOCK):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

@@ -13,7 +13,7 @@ from vse_pipe.prepare.source import is_text
 # In characters: the limit of the csv module for a cell, ten times the longest real caption.
 LONGEST_CAPTION = 2**17
 # Bytes of a caption beside its text: ids, the row of its image, and the place for messages.
-_BESIDE_A_CAPTION = 500
+_BESIDE_A_CAPTION = 100
 # Categories of Unicode for separators, controls and formats.
 _UNSEEN = ("Zs", "Zl", "Zp", "Cc", "Cf")
 
@@ -62,7 +62,7 @@ class CaptionCells:
     def captions(self, value: object, where: str) -> list[str]:
         """The captions of a text, of a list, or of a struct with one of ``FIELDS``, at least one. A
         caption that is null or shows nothing, or that a list lacks, is "", which the stage leaves
-        out. Raises InputError for other values and as ``caption_text``."""
+        out. Raises InputError for other values and as ``caption``."""
         match value:
             case str():
                 return self._split(value, where)
@@ -90,18 +90,13 @@ class CaptionCells:
 
 
 def caption(text: str | None, where: str) -> str:
-    """``caption_text``, or "" for null and for a text that shows nothing."""
-    return "" if text is None or _is_blank(text) else caption_text(text, where)
+    """``text`` unchanged: captions keep their case, quotes and spaces; "" for null and for a text
+    without visible characters, which the stage leaves out.
 
-
-def caption_text(text: str, where: str) -> str:
-    """``text`` unchanged: captions keep their case, quotes and spaces.
-
-    Raises InputError for a text without visible characters or longer than ``LONGEST_CAPTION``, for
-    more captions than memory may hold, and for half of a surrogate pair, which JSON can hold and
-    UTF-8 cannot."""
-    if _is_blank(text):
-        raise InputError(f"{where}: the caption {text[:8]!a} shows nothing; write one or remove the row")
+    Raises InputError for a text longer than ``LONGEST_CAPTION``, for more captions than memory may
+    hold, and for half of a surrogate pair, which JSON can hold and UTF-8 cannot."""
+    if text is None or all(unicodedata.category(letter) in _UNSEEN for letter in text):
+        return ""
     if len(text) > LONGEST_CAPTION:
         raise InputError(f"{where}: a caption of {len(text)} characters; expected no more than {LONGEST_CAPTION}")
     memory.reserve(where, sys.getsizeof(text) + _BESIDE_A_CAPTION)
@@ -110,6 +105,8 @@ def caption_text(text: str, where: str) -> str:
     return text
 
 
-def _is_blank(text: str) -> bool:
-    """Whether the text has no visible character."""
-    return all(unicodedata.category(letter) in _UNSEEN for letter in text)
+def caption_text(text: str, where: str) -> str:
+    """As ``caption``; raises InputError for a text without visible characters as well."""
+    if not caption(text, where):
+        raise InputError(f"{where}: the caption {text[:8]!a} shows nothing; write one or remove the row")
+    return text

@@ -11,7 +11,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.pictures.address import TarMember
 from vse_pipe.prepare.formats.options import RANGE, ShardParams
 from vse_pipe.prepare.scan import locate
-from vse_pipe.prepare.source import drawn_split, existing, is_text
+from vse_pipe.prepare.source import existing, is_text
 
 _BLOCK = 512
 _LONGEST_TEXT = 2**20
@@ -103,12 +103,6 @@ def _member(path: Path, info: tarfile.TarInfo) -> TarMember:
     if not is_text(info.name):
         raise InputError(f"{path}: the name {info.name!r} is not UTF-8; rename it and write the shard again")
     return TarMember(path.name, info.offset_data, info.size, info.name.rpartition("/")[2])
-
-
-def drawn(params: ShardParams, name: str, seed: int) -> str:
-    """The split of an image in a train file."""
-    val, test = (share if isinstance(share, int | float) else 0.0 for share in (params.val, params.test))
-    return drawn_split(name, val, test, seed)
 
 
 def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tuple[Path, str]]]:

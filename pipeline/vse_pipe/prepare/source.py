@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import files, memory, seeds
+from vse_pipe.core import files, memory
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
 
 _LONGEST_LINE = 2**20
@@ -68,14 +68,6 @@ def split_of(name: str, where: str) -> str:
     if (split := _SPLITS.get(name.strip().lower())) is None:
         raise InputError(f"{where}: unknown split '{name}'; known: {', '.join(_SPLITS)}")
     return split
-
-
-def drawn_split(name: str, val: float, test: float, seed: int) -> str:
-    """The split by a hash of seed and ``name``, whatever other images there are; shares."""
-    drawn = seeds.derive_seed(seed, "split", name) / 2**63
-    if drawn < test:
-        return "test"
-    return "val" if drawn < test + val else "train"
 
 
 def file_name(name: str) -> str:

@@ -3,8 +3,6 @@
 import time
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts import captions, digests, identity, images, names, regions
@@ -13,7 +11,6 @@ from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.core.text import repeats
 from vse_pipe.prepare.source import Source, without_blanks
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Dataset, Params
@@ -117,31 +114,4 @@ def _report(dataset: str, source: Source, seconds: float) -> None:
     if source.regions is not None:
         for split, recall in source.regions.recall.items():
             line += f", {100 * recall['recall']:.2f} % of {recall['mentions']} mentions of {split} covered (IoU 0.5)"
-        say(f"{line}; {seconds:.1f} s")
-        return
-    readable = source.images.filter(pc.not_equal(source.images["sha256"], images.UNREAD))
-    copies, again = repeats(_hashes(readable["sha256"])), repeats(_hashes(source.captions["text"]))
-    repeated = f"{len(copies[0])} images" + (f", {len(again[0])} captions" if "captions" in tables else "")
-    say(f"{line}; repeated: {repeated}; {seconds:.1f} s")
-    _warn_of_shared(dataset, readable, *copies)
-
-
-def _warn_of_shared(dataset: str, table: pa.Table, rows: np.ndarray, firsts: np.ndarray) -> None:
-    """Warn of images in more than one split. rows, firsts: as of ``repeats`` of their contents."""
-    splits = table["split"].combine_chunks().dictionary_encode().indices.to_numpy()
-    is_shared = splits[rows] != splits[firsts]
-    pairs = zip(firsts[is_shared][:_FIRST].tolist(), rows[is_shared][:_FIRST].tolist(), strict=True)
-    files = ["{file} ({split})".format(**table.slice(row, 1).to_pylist()[0]) for pair in pairs for row in pair]
-    if files:
-        count = len(np.unique(firsts[is_shared]))
-        warn(
-            f"prepare {dataset}: {count} images are in more than one split with the same content, such as "
-            f"{', '.join(dict.fromkeys(files))}"
-        )
-
-
-def _hashes(column: pa.ChunkedArray) -> np.ndarray:
-    """64 bits of each text, enough to count equal texts: two different ones of 10^8 agree once in
-    3,000 calls. The texts themselves would take gigabytes."""
-    parts = [np.fromiter(map(hash, chunk.to_pylist()), np.int64, len(chunk)) for chunk in column.chunks]
-    return np.concatenate([np.empty(0, np.int64), *parts])
+    say(f"{line}; {seconds:.1f} s")

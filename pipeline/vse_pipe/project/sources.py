@@ -10,9 +10,9 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,21 +40,17 @@ class SourceFiles:
     """Files that a stage reads together: ``path``, or files in the folder ``path``.
 
     Files in a folder either match one of ``patterns`` (of ``Path.glob``); or lie anywhere below it
-    and their names in lower case have one of ``endings``, without hidden files; or are the
-    ``names`` that a function reads from the files ``listed_in``.
+    and their names in lower case have one of ``endings``, without hidden files.
     """
 
     path: Path
     patterns: tuple[str, ...] = ()
     endings: tuple[str, ...] = ()
-    listed_in: tuple[Path, ...] = ()
-    names: Callable[[], Iterable[str]] | None = field(default=None, compare=False, repr=False)
 
     @property
     def place(self) -> str:
         """Their name in a listing."""
-        suffix = f"/{','.join(self.patterns)}" if self.patterns else "/" if self.listed_in else ""
-        return plain(url(self.path)) + suffix
+        return plain(url(self.path)) + (f"/{','.join(self.patterns)}" if self.patterns else "")
 
 
 def weights_file(weights: str) -> list[SourceFiles]:
@@ -78,31 +74,26 @@ def content(group: SourceFiles) -> dict[str, str]:
         return remote.marks(group.path, group.patterns)
     key = hashlib.sha256(repr(group).encode()).hexdigest()[:16]
     path, settled = paths.picture_cache(group.path) / f"sources-{key}.json", time.time_ns() - _TICK_NS
-    before, files = _recorded(path)
-    documents = [_stamp(str(document)) for document in group.listed_in]
-    names = list(files) if documents and documents == before else _names(group)
-    stamps = {name: _stamp(f"{group.path}/{name}" if name else str(group.path)) for name in names}
+    files = _recorded(path)
+    stamps = {name: _stamp(f"{group.path}/{name}" if name else str(group.path)) for name in _names(group)}
     unread = [name for name, stamp in stamps.items() if files.get(name, [])[:3] != stamp]
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
         digests = dict(zip(unread, pool.map(lambda name: _digest(group.path, name), unread), strict=True))
     now: dict[str, list[Any]] = {name: [*stamp, digests.get(name) or files[name][3]] for name, stamp in stamps.items()}
     stable = {name: entry for name, entry in now.items() if max(entry[1:3]) <= settled}
-    is_stable = len(stable) == len(now) and all(max(stamp[1:]) <= settled for stamp in documents)
-    record = documents if is_stable else None, stable
-    if record != (before, files):
-        write_text(path, json.dumps(record))
+    if stable != files:
+        write_text(path, json.dumps(stable))
     return {name: entry[3] for name, entry in now.items()}
 
 
-def _recorded(path: Path) -> tuple[list[Stamp] | None, dict[str, list[Any]]]:
-    """What data/seen/ has of a group: stamps of lists, stamp and digest by name."""
+def _recorded(path: Path) -> dict[str, list[Any]]:
+    """What data/seen/ has of a group: stamp and digest by name."""
     if path.is_file():
         try:
-            documents, files = read_json(path, list)
-            return documents, files
-        except (InputError, ValueError):
+            return read_json(path)
+        except InputError:
             warn(f"{path}: damaged; the files that it was about are read again")
-    return None, {}
+    return {}
 
 
 def _line(group: SourceFiles, earlier: dict[str, str]) -> str:
@@ -126,11 +117,6 @@ def _line(group: SourceFiles, earlier: dict[str, str]) -> str:
 
 
 def _names(group: SourceFiles) -> list[str]:
-    if group.names is not None:
-        try:
-            return list(dict.fromkeys(group.names()))
-        except (PipelineError, OSError, ValueError, LookupError, TypeError):
-            return []  # the stage reports the error; until then the digests of these files count
     if group.patterns and group.path.is_dir():
         matching = [path for pattern in group.patterns for path in remote.glob(group.path, pattern)]
         return [path.relative_to(group.path).as_posix() for path in dict.fromkeys(matching)]

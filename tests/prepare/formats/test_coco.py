@@ -39,7 +39,7 @@ def test_one_file_beside_its_pictures(folder):
 
 def test_the_files_that_it_reads(folder):
     groups = FORMATS.options("coco")(test=0.0).reads(folder)
-    assert [set(content(group)) for group in groups][1:] == [{"a.png", "b.png"}, {"a.png"}]
+    assert [set(content(group)) for group in groups][1:] == [{"train2017/a.png", "train2017/b.png", "val2017/a.png"}]
 
 
 @pytest.mark.parametrize(("change", "message"), [

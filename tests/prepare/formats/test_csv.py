@@ -93,7 +93,7 @@ def test_tables_as_others_write_them(tmp_path, text, options):
     found = _made(tmp_path, text, **options)
     assert (captions_by_file(found), found.broken) == ({"a.png": ["x, y"]}, [])
     groups = Params(**options).reads(tmp_path / "captions.csv")
-    assert [set(content(group)) for group in groups] == [{""}, {"a.png"}]
+    assert [set(content(group)) for group in groups] == [{""}, {"a.png", "b.png", "c.png"}]
 
 
 LISTS = {

@@ -47,7 +47,6 @@ def test_members_are_read_in_place(folder: Path) -> None:
     assert found.images["image_id"].to_pylist() == [0, 1, 2, 3, 4]
     assert found.images["width"].to_pylist() == [8] * 5
     assert list(captions_by_file(found).values()) == [["a cat"], ["NA"], ["a cat"], ["a cat"], ["two\nlines"]]
-    assert not list((folder / "out").iterdir())
 
 
 def test_captions_in_lines_and_in_json(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     missing, truncated or pickled file, another number of lines than rows, a line without two
     fields, a caption that is not UTF-8."""
     sources.existing(source)
-    splits, count = arrays.Splits(out), 0
+    splits, count = arrays.Splits(), 0
     for prefix in params.prefixes:
         listed, features = source / f"{prefix}_caps.tsv", source / f"{prefix}_ims.npy"
-        captions = arrays.texts(out, _captions(listed))
+        captions = list(_captions(listed))
         digests, broken = arrays.row_digests(features)
         if len(captions) != len(digests):
             raise InputError(f"{listed}: {len(captions)} lines, but {features.name} has {len(digests)} rows")

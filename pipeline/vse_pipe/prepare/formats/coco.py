@@ -44,7 +44,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     an image are in the order of their ids. Raises InputError for a field that is missing or of the
     wrong type, a repeated id or file name and an annotation of an unknown image."""
     root, documents = shards.files(sources.existing(source), params, ".json")
-    assembly = Assembly(root, out)
+    assembly = Assembly(root)
     places: dict[str, str] = {}
     for path, split in documents:
         content, of_image = parse(path, _Annotations), defaultdict(list)
@@ -56,7 +56,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
         for number, picture in enumerate(content.images):
             where, file = f"{path.name} images[{number}]", sources.file_name(f"{folder}{picture.file_name}")
             sources.refuse_repeated(places, file, "file", where)
-            chosen = shards.drawn(params, file, seed) if split == "train" else split
+            chosen = params.drawn(file, seed) if split == "train" else split
             image = assembly.image(file, chosen, where, picture.id)
             annotations = sorted(of_image.pop(picture.id, []), key=lambda entry: (str(type(entry.id)), entry.id))
             for annotation in annotations[: params.max_captions]:

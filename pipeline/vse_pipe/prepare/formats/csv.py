@@ -25,7 +25,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     rows, unread = tables.read(source, sources.read_text(sources.existing(source)), params.columns)
     if unread:
         say(f"{source}: columns that are not read: {', '.join(unread)}")
-    assembly, cells = Assembly(source.parent / params.images, out), CaptionCells(params.separator)
+    assembly, cells = Assembly(source.parent / params.images), CaptionCells(params.separator)
     # Number, row, and split and id of the first row of each image.
     images: dict[str, tuple[int, int, dict[str, str | None]]] = {}
     for row in rows:
@@ -38,7 +38,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
         if name not in images:
             # Drawn by the name as written, so that the split of existing data sets stays when names
             # are normalised.
-            chosen = split or sources.drawn_split(row.cells["image"], params.val, params.test, seed)
+            chosen = split or params.drawn(row.cells["image"], seed)
             number = assembly.image(name, chosen, f"{source.name} row {row.number}", about["image_id"])
             images[name] = number, row.number, about
         number, first, before = images[name]

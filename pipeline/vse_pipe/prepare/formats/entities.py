@@ -73,7 +73,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     ``read_annotation``, and for a picture that is listed twice, lacks files or differs in size from
     its annotations, and without any phrase with a box."""
     listed = list(_listed(sources.existing(source)))
-    assembly, rows, sizes = Assembly(source / params.images, out), list[tuple](), list[tuple[int, int]]()
+    assembly, rows, sizes = Assembly(source / params.images), list[tuple](), list[tuple[int, int]]()
     left_out, clipped, caption_id = Counter[str](), 0, 0
     for where, name, split in track(iter(listed), len(listed), "reading annotations"):
         texts, boxes = (_file(source, part, name, where) for part in ("Sentences/{}.txt", "Annotations/{}.xml"))

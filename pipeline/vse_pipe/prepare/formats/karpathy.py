@@ -52,7 +52,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     restarts = len(entries) > 1 and all(
         [sentence.sentid for sentence in entry.sentences] == list(range(len(entry.sentences))) for entry in entries
     )
-    assembly = Assembly(document.parent / params.images, out)
+    assembly = Assembly(document.parent / params.images)
     places: dict[str, str] = {}
     for position, entry in enumerate(entries):
         where = f"{document.name} images[{position}]"
@@ -61,8 +61,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
         split = sources.split_of(entry.split, where)
         if entry.split == "restval" and not params.include_restval:
             continue
-        if params.val and split == "train":
-            split = sources.drawn_split(file, params.val, 0.0, seed)
+        split = params.drawn(file, seed) if split == "train" else split
         image = assembly.image(file, split, where, entry.imgid)
         for number, sentence in enumerate(entry.sentences[: params.max_captions]):
             place = f"{where}.sentences[{number}]"

@@ -1,8 +1,6 @@
 """The options and traits of formats, and the files from outside that each of them reads."""
 
 import re
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -16,10 +14,10 @@ from pydantic import (
     model_validator,
 )
 
+from vse_pipe.core import seeds
 from vse_pipe.core.files import is_remote
 from vse_pipe.core.strict import Strict
-from vse_pipe.prepare import tables
-from vse_pipe.project.registry import FORMATS, PROPOSALS, FormatTraits
+from vse_pipe.project.registry import PROPOSALS, FormatTraits
 from vse_pipe.project.sources import SourceFiles
 
 # Endings of pictures in a folder.
@@ -43,14 +41,38 @@ Separator = Annotated[str, Field(min_length=1)] | None
 
 
 class SplitShares(Strict):
-    """Options of which ``val`` and ``test`` may be shares of the train images."""
+    """Options ``val`` and ``test`` that may be shares of the images."""
+
+    def shares(self) -> list[float]:
+        """Of val and test; 0 where the option is none."""
+        values = (getattr(self, name) for name in ("val", "test"))
+        return [value if isinstance(value, int | float) else 0.0 for value in values]
 
     @model_validator(mode="after")
     def _leave_some_to_train(self) -> Self:
-        values = [getattr(self, name) for name in ("val", "test")]
-        if sum(value for value in values if isinstance(value, int | float)) >= 1:
-            raise ValueError(f"val and test must leave a share to train, got {values[0]} + {values[1]}")
+        if sum(self.shares()) >= 1:
+            raise ValueError(f"val and test must leave a share to train, got {' + '.join(map(str, self.shares()))}")
         return self
+
+    def drawn(self, name: str, seed: int) -> str:
+        """The split of an image by a hash of seed and ``name``, whatever other images there are."""
+        place, (val, test) = seeds.derive_seed(seed, "split", name) / 2**63, self.shares()
+        return "test" if place < test else "val" if place < test + val else "train"
+
+
+class ListParams(SplitShares):
+    """Options of a file that lists pictures."""
+
+    images: str = "."
+    """folder of the images, relative to that of the file"""
+    val: Share = 0.1
+    """share, where nothing says the split"""
+    test: Share = 0.1
+    """share, where nothing says the split"""
+
+    def reads(self, source: Path) -> list[SourceFiles]:
+        """The file, and the folder of its pictures."""
+        return [SourceFiles(source), SourceFiles(source.parent / self.images, endings=ENDINGS)]
 
 
 class ShardParams(SplitShares):
@@ -69,13 +91,6 @@ class ShardParams(SplitShares):
             return [SourceFiles(source.parent, patterns=(RANGE.sub("*", source.name),))]
         patterns = (part for part in (self.train, self.val, self.test) if isinstance(part, str))
         return [SourceFiles(source, patterns=tuple(RANGE.sub("*", part) for part in patterns))]
-
-    def documents(self, source: Path) -> list[Path]:
-        """The files of ``reads`` that lie on this disk."""
-        (group,) = ShardParams.reads(self, source)
-        if group.path.is_file():
-            return [group.path]
-        return [path for pattern in group.patterns for path in sorted(group.path.glob(pattern))]
 
 
 class FeatureArrayParams(Strict):
@@ -112,37 +127,20 @@ class CocoOptions(ShardParams):
     """of each image, those of the first ids"""
 
     def reads(self, source: Path) -> list[SourceFiles]:
-        """The json files, and the folders of their pictures."""
+        """The json files, and the pictures."""
         root = source.parent if source.suffix == ".json" else source
-        folders = dict.fromkeys(map(self.folder, self.documents(source)))
-        return [*super().reads(source), *(SourceFiles(root / folder, endings=ENDINGS) for folder in folders)]
+        return [*super().reads(source), SourceFiles(root / (self.images or ""), endings=ENDINGS)]
 
     def folder(self, document: Path) -> str:
         """The folder of the images that a json names, relative to ``source``."""
         return document.stem.removeprefix("captions_") if self.images is None else self.images
 
 
-class CsvOptions(SplitShares):
-    images: str = "."
-    """folder of the images, relative to the table's folder"""
-    val: Share = 0.1
-    """shares where no column says the split"""
-    test: Share = 0.1
-    """shares where no column says the split"""
+class CsvOptions(ListParams):
     columns: dict[Literal["image", "caption", "split", "image_id", "caption_id"], Column] = Field(default_factory=dict)
     """names of the columns, or their numbers from 0 without a header; a list for ``caption``"""
     separator: Separator = None
     """between several captions of a cell, such as ``"|"``; null: one, or a written list"""
-
-    def reads(self, source: Path) -> list[SourceFiles]:
-        """The table, and the pictures that it names."""
-        pictures = SourceFiles(source.parent / self.images, listed_in=(source,), names=lambda: self._named(source))
-        return [SourceFiles(source), pictures]
-
-    def _named(self, source: Path) -> Iterator[str]:
-        """The pictures in the rows. Raises InputError for a table without them."""
-        text = source.read_text(encoding="utf-8-sig")
-        yield from (row.cells["image"] for row in tables.read(source, text, self.columns)[0])
 
 
 class EntitiesOptions(Strict):
@@ -162,21 +160,21 @@ class FolderOptions(Strict):
         return [SourceFiles(source, endings=ENDINGS)]
 
 
-class KarpathyOptions(Strict):
+class KarpathyOptions(ListParams):
     images: str = "images"
-    """folder of the images, relative to the folder of the json"""
     max_captions: PositiveInt | None = None
     """of each image, the first ones"""
     include_restval: bool = True
     """counts COCO's ``restval`` images as train"""
     val: Share = 0.0
-    """share of the train images that becomes val, by a seeded hash; for a json without val"""
+    """share of the train images; for a json without val"""
+    test: Share = 0.0
+    """share of the train images; for a json without test"""
 
     def reads(self, source: Path) -> list[SourceFiles]:
         """The json, and the folder of its pictures."""
-        folder = source.parent if source.suffix == ".json" else source
-        pictures = SourceFiles(folder / self.images, endings=ENDINGS)
-        return [SourceFiles(source, patterns=("dataset_*.json",)), pictures]
+        document = source if source.suffix == ".json" else source / "dataset_*.json"
+        return [SourceFiles(source, patterns=("dataset_*.json",)), super().reads(document)[1]]
 
 
 class ParquetOptions(ShardParams):
@@ -204,16 +202,11 @@ class ParquetOptions(ShardParams):
         return values
 
     def reads(self, source: Path) -> list[SourceFiles]:
-        """The files, and the pictures whose names stand in them."""
-        documents = [] if is_remote(source) else self.documents(source)
-        if not documents:
+        """The files, and pictures beside them, whose names may stand in them."""
+        if is_remote(source):
             return super().reads(source)
         folder = source if source.is_dir() else source.parent
-        names = partial(self._named, folder, documents)
-        return [*super().reads(source), SourceFiles(folder, listed_in=tuple(documents), names=names)]
-
-    def _named(self, folder: Path, paths: list[Path]) -> Iterator[str]:
-        return FORMATS.load("parquet").named(folder, paths, self.image)
+        return [*super().reads(source), SourceFiles(folder, endings=ENDINGS)]
 
 
 class PrecompOptions(FeatureArrayParams):

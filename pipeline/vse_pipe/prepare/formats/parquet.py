@@ -16,7 +16,7 @@ from vse_pipe.pictures.address import Cell
 from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.captions import CaptionCells
 from vse_pipe.prepare.formats.options import ParquetOptions as Params
-from vse_pipe.prepare.shards import drawn, files
+from vse_pipe.prepare.shards import files
 from vse_pipe.prepare.source import Source, file_name, split_of
 from vse_pipe.prepare.tables import caption_columns
 
@@ -29,7 +29,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     Raises InputError naming file and row for a damaged file, a column that is missing or of another
     type, an unknown split, a picture outside of ``source``."""
     root, paths = files(source, params, ".parquet")
-    assembly, cells = Assembly(root, out, in_shards=True), CaptionCells(params.separator)
+    assembly, cells = Assembly(root, in_shards=True), CaptionCells(params.separator)
     for path, split in track(iter(paths), len(paths), "reading Parquet files"):
         name, count = path.relative_to(root).as_posix(), assembly.count
         with open_parquet(path, InputError) as file:
@@ -42,7 +42,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
                 if params.split is not None:
                     chosen = split_of(about["split"] or "", where)
                 else:
-                    chosen = drawn(params, address, seed) if split == "train" else split
+                    chosen = params.drawn(address, seed) if split == "train" else split
                 key = None if params.image_id is None else _id(about["image_id"], params.image_id, where)
                 image = assembly.image(address, chosen, f"{path.name} row {row}", key)
                 for text in cells.captions(about["captions"], where):
@@ -51,15 +51,6 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
             assembly.left_out.append(f"{path}: holds no rows")
     cells.tell(source)
     return assembly.source()
-
-
-def named(root: Path, paths: list[Path], image: str) -> Iterator[str]:
-    """The names of the pictures that lie beside the files."""
-    for path in paths:
-        with open_parquet(path, InputError) as file:
-            if (column := _names_column(root, file, image)) is not None:
-                for batch in file.batches([column]):
-                    yield from _names(root, path, batch[image])
 
 
 def _rows(root: Path, file: Parquet, params: Params) -> Iterator[dict[str, Any]]:

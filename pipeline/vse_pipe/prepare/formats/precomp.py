@@ -22,10 +22,10 @@ from vse_pipe.prepare.formats.options import PrecompOptions as Params
 
 @dataclass(frozen=True)
 class _Split:
-    """captions, digests, broken: as of ``arrays``; names: lines of ids.txt, or None."""
+    """digests, broken: as of ``arrays``; names: lines of ids.txt, or None."""
 
     prefix: str
-    captions: pa.Table
+    captions: list[str]
     per_image: int
     digests: np.ndarray
     broken: dict[int, str]
@@ -45,7 +45,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     pickled file, captions and rows that do not fit together, inferred captions per image that
     differ between splits, a caption that is not UTF-8, repeated or missing ids."""
     sources.existing(source)
-    splits = [_read_split(source, prefix, params, out) for prefix in params.prefixes]
+    splits = [_read_split(source, prefix, params) for prefix in params.prefixes]
     inferred = {split.per_image for split in splits if params.count(split.prefix) is None}
     # A file that lost rows can still divide the captions evenly.
     if inferred - {splits[0].per_image}:
@@ -54,7 +54,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
             f"{source}: captions per image differ between splits ({listed}); complete the files, or set "
             "captions_per_image, a number a split where they do differ"
         )
-    ids, tables, start = _image_ids(source, splits), arrays.Splits(out), 0
+    ids, tables, start = _image_ids(source, splits), arrays.Splits(), 0
     for split in splits:
         split_ids = ids[start : start + split.images]
         tables.add(split.prefix, split_ids, split.digests, split.captions, split.broken)
@@ -62,15 +62,15 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     return tables.source(source)
 
 
-def _read_split(source: Path, prefix: str, params: Params, out: Path) -> _Split:
+def _read_split(source: Path, prefix: str, params: Params) -> _Split:
     features, listed = source / f"{prefix}_ims.npy", source / f"{prefix}_caps.txt"
     lines = enumerate(sources.read_lines(listed), start=1)
-    captions = arrays.texts(out, (caption(line, f"{listed} line {number}") for number, line in lines))
-    if not len(captions):
+    captions = [caption(line, f"{listed} line {number}") for number, line in lines]
+    if not captions:
         raise InputError(f"{listed}: no captions")
     digests, broken = arrays.row_digests(features)
-    if len(captions) > len(digests) and len(captions) % len(digests) == 1 and not captions["text"][-1].as_py():
-        captions = captions.slice(0, len(captions) - 1)  # a blank last line
+    if len(captions) > len(digests) and len(captions) % len(digests) == 1 and not captions[-1]:
+        del captions[-1]  # a blank last line
     count = per_image(len(captions), digests, params.count(prefix), f"{listed} and {features.name}")
     names = _names(source / f"{prefix}_ids.txt", len(captions), count)
     return _Split(prefix, captions, count, digests, broken, names)

@@ -14,7 +14,7 @@ from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.captions import CaptionCells
 from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.formats.options import WebdatasetOptions as Params
-from vse_pipe.prepare.shards import drawn, files
+from vse_pipe.prepare.shards import files
 from vse_pipe.prepare.source import Source
 
 
@@ -27,11 +27,11 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     damaged shard, interleaved or repeated keys, a sample with two images, a caption that is not
     UTF-8."""
     root, shards = files(source, params, ".tar")
-    assembly, cells = Assembly(root, out, in_shards=True), CaptionCells(params.separator)
+    assembly, cells = Assembly(root, in_shards=True), CaptionCells(params.separator)
     for path, split in track(iter(shards), len(shards), "reading shards"):
         count = assembly.count
         for member, key, texts in _samples(root, path, params, cells, assembly):
-            chosen = drawn(params, key, seed) if split == "train" else split
+            chosen = params.drawn(key, seed) if split == "train" else split
             image_id = key if params.ids == "key" else None
             image = assembly.image(str(member), chosen, f"{path.name} key '{key}'", image_id)
             for text in texts:
