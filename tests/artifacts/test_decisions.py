@@ -236,3 +236,13 @@ def test_two_writers_lose_no_row(tmp_path):
     rows = decisions.read(path)
     numbers = list(range(200))
     assert rows.groupby("by")["id"].apply(list).to_dict() == {"anna": numbers, "ben": numbers}
+
+
+def test_findings_on_captions_speak_of_their_own_picture_and_those_on_pairs_of_the_one_that_is_shown():
+    """As in the review of mismatched pairs."""
+    shown = CAPTIONS.append_column(decisions.SHOWN, pa.array([1, 0, 7, 7]))
+    rows = pd.DataFrame([{"kind": kind, "id": 10, "proposal": "drop", "other": None} for kind in ("pair", "caption")])
+    rows = decisions.described(rows, IMAGES, shown)
+    assert rows["file"].tolist() == ["b.jpg", "a.jpg"]
+    assert decisions.current(rows, IMAGES, shown).tolist() == [True, True]
+    assert decisions.current(rows, IMAGES, CAPTIONS).tolist() == [False, True]

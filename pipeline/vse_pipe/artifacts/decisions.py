@@ -53,6 +53,8 @@ KINDS = {
 }
 CAPTION_KINDS = ("pair", "caption", "duplicate_caption")
 COPY_KINDS = ("duplicate", "duplicate_caption", "leak")
+# The column of the image that a mismatched pair shows.
+SHOWN = "shown_id"
 DECISIONS = ("", "keep", "drop", "take", "weight", "undo")
 # A reviewer with this name, or with a number behind it, is the program.
 AUTO = "auto"
@@ -163,16 +165,18 @@ def described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.Da
     """``rows`` with what their ids stand for: ``file``, ``sha256``, ``caption``, and the same of
     the partner; empty where there is none. The caption of a picture is its first one.
 
-    images: ``image_id``, ``file`` and ``sha256``; captions: ``caption_id``, ``text`` and
-    ``image_id``, the image that each is shown with."""
+    images: ``image_id``, ``file`` and ``sha256``; captions: ``caption_id``, ``text``, ``image_id``,
+    and SHOWN where its pair shows another image."""
     pictures = images.select(["image_id", "file", "sha256"]).to_pandas().set_index("image_id")
-    texts = captions.select(["caption_id", "image_id", "text"]).to_pandas().set_index("caption_id")
+    names = {"caption_id", "image_id", "text", SHOWN}.intersection(captions.column_names)
+    texts = captions.select(sorted(names)).to_pandas().set_index("caption_id")
+    shown = texts.get(SHOWN, texts["image_id"])
     owners, first = texts["image_id"].astype("Int64"), texts.drop_duplicates("image_id").set_index("image_id")["text"]
     kind, columns = rows["kind"], dict[str, np.ndarray]()
     sides = ("", "id", kind.isin(CAPTION_KINDS)), ("other_", "other", kind == "duplicate_caption")
     for prefix, key, is_caption in sides:
         ids = rows[key].astype("Int64")
-        image = ids.map(owners).astype("Int64").where(is_caption, ids)
+        image = ids.map(owners).mask(kind == "pair", ids.map(shown)).astype("Int64").where(is_caption, ids)
         caption = ids.map(texts["text"]).where(is_caption, image.map(first))
         values = {name: image.map(pictures[name]) for name in ("file", "sha256")} | {"caption": caption}
         columns |= {prefix + name: column.astype(object).fillna("").to_numpy() for name, column in values.items()}

@@ -168,8 +168,7 @@ def open_desk(dataset: str, noise: str | None, path: Path | None) -> ReviewDesk:
     if noise is not None:
         identity.require_current(audited)
         owners = pairs.read(paths.injected(dataset, noise))["image_id"]
-        place = prepared.captions.schema.get_field_index("image_id")
-        prepared = replace(prepared, captions=prepared.captions.set_column(place, "image_id", owners))
+        prepared = replace(prepared, captions=prepared.captions.append_column(decisions.SHOWN, owners))
     findings = _findings(source, prepared)
     desk = ReviewDesk(path or Path(decisions.NAME), findings, prepared)
     # What is gone was dropped by ``prepare``.
