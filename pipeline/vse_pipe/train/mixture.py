@@ -30,25 +30,21 @@ _LIMIT = 5000
 
 @dataclass(frozen=True)
 class LossMixture:
-    """posterior: of every pair to be clean; doubts: reasons not to trust it, for messages. Where no
-    split is possible (too few losses, equal losses, an empty component) it is not divided and every
-    posterior is 1."""
+    """posterior: of every pair to be clean; doubt: why no split was possible (too few losses, equal
+    losses, an empty component), where every posterior is 1, else empty; components: alpha, beta and
+    weight of beta distributions, each (2,), the component of the lower mean first."""
 
     posterior: Float[ndarray, " pairs"]
-    doubts: tuple[str, ...] = ()
-    is_divided: bool = True
-
-
-@dataclass(frozen=True)
-class BetaMixture(LossMixture):
-    """components: alpha, beta and weight, each (2,), the component of the lower mean first; None
-    where nothing is divided."""
-
+    doubt: str = ""
     components: tuple[ndarray, ndarray, ndarray] | None = None
 
+    @classmethod
+    def undivided(cls, losses: ndarray, doubt: str) -> "LossMixture":
+        return cls(np.ones(len(losses)), doubt)
+
     def density(self, scaled: Float[ndarray, " points"]) -> Float[ndarray, "2 points"]:
-        """Weighted densities of both components at scaled losses in (0, 1), for histograms; NaN
-        where nothing is divided."""
+        """Weighted densities of both beta components at scaled losses in (0, 1), for histograms;
+        NaN where nothing is divided."""
         if self.components is None:
             return np.full((2, len(scaled)), np.nan)
         return np.exp(_log_joint(self.components, scaled))
@@ -67,7 +63,7 @@ def scaled(losses: Float[ndarray, " pairs"]) -> Float[ndarray, " pairs"]:
     return np.where(x >= 1, 1 - EDGE, np.where(x <= 0, EDGE, x))
 
 
-def fit_beta(losses: Float[ndarray, " pairs"], monotone: bool = True, gain: float | None = 0.1) -> BetaMixture:
+def fit_beta(losses: Float[ndarray, " pairs"], monotone: bool = True, gain: float | None = 0.1) -> LossMixture:
     """EM with weighted moments as M step, from the best split of the losses in two, while the
     log-likelihood grows by ``gain``.
 
@@ -83,20 +79,16 @@ def fit_beta(losses: Float[ndarray, " pairs"], monotone: bool = True, gain: floa
     """
     x = scaled(losses)
     if reason := _indivisible(x):
-        return BetaMixture(np.ones(len(x)), (reason,), False)
+        return LossMixture.undivided(x, reason)
     alpha, beta, weight = _em(x, gain)
     if weight.min() < EMPTY:
-        return BetaMixture(np.ones(len(x)), ("one component has no pairs left",), False)
+        return LossMixture.undivided(x, "one component has no pairs left")
     order = np.argsort(alpha / (alpha + beta), kind="stable")
     components = alpha[order], beta[order], weight[order]
     posterior = _shares(_log_joint(components, x))[0]
-    mended = _falling(np.asarray(losses), posterior, wide=bool(components[1][0] < components[1][1]))
-    doubts = []
-    if wrong := int(((mended > 0.5) != (posterior > 0.5)).sum()):
-        doubts.append(f"the two densities cross twice; by their ratio alone {wrong} pairs would be misplaced")
-    if not (mended > 0.5).any():
-        doubts.append("no pair is clean")
-    return BetaMixture(mended if monotone else posterior, tuple(doubts), True, components)
+    if monotone:
+        posterior = _falling(np.asarray(losses), posterior, wide=bool(components[1][0] < components[1][1]))
+    return LossMixture(posterior, components=components)
 
 
 def _em(x: ndarray, gain: float | None) -> tuple[ndarray, ndarray, ndarray]:
@@ -179,7 +171,7 @@ def fit_gaussian(losses: Float[ndarray, " pairs"]) -> LossMixture:
 
     losses = np.asarray(losses, dtype=np.float64)
     if reason := _indivisible(losses):
-        return LossMixture(np.ones(len(losses)), (reason,), False)
+        return LossMixture.undivided(losses, reason)
     x = (losses - losses.min()) / np.ptp(losses)
     is_low = halves(x)[0] > 0
     parts = x[is_low], x[~is_low]

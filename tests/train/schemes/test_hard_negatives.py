@@ -46,7 +46,6 @@ from vse_pipe.train.losses import structure
 from vse_pipe.train.matches import Incidence
 from vse_pipe.train.model import evaluating
 from vse_pipe.train.pictures import Pictures
-from vse_pipe.train.schemes import hard_negatives
 from vse_pipe.train.schemes.hard_negatives import HardNegatives, Mined, mine
 from vse_pipe.train.stage import train
 
@@ -282,9 +281,7 @@ def _found(mined: Mined) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("limit", [0.5, 0.2, None])
-@pytest.mark.parametrize("at_once", [1, 15, 4096])
-def test_equals_plain_loops_however_few_are_held_at_once(limit, at_once, monkeypatch):
-    monkeypatch.setattr(hard_negatives, "_AT_ONCE", at_once)
+def test_equals_plain_loops(limit):
     for seed in range(4):
         setting = _setting(seed)
         found = mine(*setting, 60, limit, CPU, np.random.default_rng(0))

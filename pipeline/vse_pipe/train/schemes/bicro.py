@@ -40,8 +40,7 @@ class Bicro(TwoNetworks):
     _anchors: Sides | None = None
 
     def mixture(self, network: DualEncoder, epoch: int) -> LossMixture:
-        losses = self.pair_losses(network, epoch, self.params.margin, self.params.sample_loss)
-        return fit_beta(losses)
+        return fit_beta(self.pair_losses(network, epoch, self.params.margin))
 
     def labels(self, place: int, part: Part, batch: Batch) -> Tensor:
         teacher, params = self.networks[1 - place], self.params
@@ -61,7 +60,7 @@ class Bicro(TwoNetworks):
         return labels
 
     def warm_up_terms(self, scored: Scored) -> LossTerms:
-        losses = sample_losses(scored, self.params.margin, self.params.sample_loss == "hardest")
+        losses = sample_losses(scored, self.params.margin)
         count = max(1, int(len(losses) * self.params.share))
         return LossTerms(losses.topk(count, largest=False).values, "sum")
 

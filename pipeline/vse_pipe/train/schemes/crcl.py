@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.core.console import say, warn
+from vse_pipe.core.console import say
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.seeds import derive_seed
 from vse_pipe.ranking.fragments import Words
@@ -17,9 +17,6 @@ from vse_pipe.train.mixture import trust_summary
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import CrclOptions as Params
 from vse_pipe.train.scored import LossTerms, own_chances
-
-# A smaller share of trusted pairs gives a warning; noise of 90 % leaves more.
-_FEW = 0.05
 
 
 class Crcl(Scheme):
@@ -59,17 +56,7 @@ class Crcl(Scheme):
             self.setting.model.load_state_dict(fresh.state_dict())
             say(f"crcl: epoch {epoch + 1} begins with a new network")
         if epoch >= max(1, params.warm_up):
-            self._report()
-
-    def _report(self) -> None:
-        targets = self.targets.cpu().numpy()
-        say(f"crcl: {trust_summary(targets, 0.5, self.setting.pairs.mismatched)}")
-        trusted = int((targets > 0).sum())
-        if trusted < _FEW * len(targets):
-            warn(
-                f"crcl: only {trusted} of {len(targets)} pairs are trusted at all, and hardly "
-                "anything is pulled together; raise warm_up, or take floor 0"
-            )
+            say(f"crcl: {trust_summary(self.targets.cpu().numpy(), 0.5, self.setting.pairs.mismatched)}")
 
     def optimizer(self, run_optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         if self._anew:  # the moments belong to the network before

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.core.console import say, warn
@@ -14,7 +13,7 @@ from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import fit_gaussian, trust_summary
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import DeclOptions as Params
-from vse_pipe.train.scored import LossTerms, Scored, fits
+from vse_pipe.train.scored import LossTerms, fits
 
 
 class Decl(Scheme):
@@ -24,9 +23,8 @@ class Decl(Scheme):
     Source: Qin et al., Deep evidential learning with noisy correspondence for cross-modal
     retrieval, ACM MM 2022. As in the authors' public code, the rate decays from the end of the
     warm-up on and at least 5 negatives count. Unlike the code, epochs of the warm-up can be the
-    best, and smaller batches are used. By default a mixture on the fits separates the pairs, as NCR
-    does on losses, because in a batch of 128 another text fits better than that of many matched
-    pairs.
+    best, smaller batches are used, and a mixture on the fits separates the pairs, as NCR does on
+    losses: in a batch of 128 another text fits better than that of many matched pairs.
     """
 
     def __init__(self, setting: Setting, params: Params) -> None:
@@ -38,15 +36,13 @@ class Decl(Scheme):
     def start(self, epoch: int) -> None:
         if epoch < self.params.warm_up:
             return
-        trust = self.pair_values(self.setting.model, epoch, self._fit)
-        limit = self.params.threshold
-        if self.params.matched == "mixture":
-            mixture = fit_gaussian(-trust)  # its first component is that of the lower mean
-            trust = mixture.posterior
-            for doubt in mixture.doubts:
-                warn(f"decl, epoch {epoch + 1}: the pairs cannot be divided: {doubt}")
-        self.matched = trust > limit
-        say(f"decl: {trust_summary(trust, limit, self.setting.pairs.mismatched)}")
+        tau, threshold = self.setting.loss_options.tau, self.params.threshold
+        trust = self.pair_values(self.setting.model, epoch, lambda batch: fits(batch, tau).diagonal())
+        mixture = fit_gaussian(-trust)  # its first component is that of the lower mean
+        for doubt in mixture.doubts:
+            warn(f"decl, epoch {epoch + 1}: the pairs cannot be divided: {doubt}")
+        self.matched = mixture.posterior > threshold
+        say(f"decl: {trust_summary(mixture.posterior, threshold, self.setting.pairs.mismatched)}")
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         self.step += 1
@@ -61,13 +57,6 @@ class Decl(Scheme):
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.step = int(state["step"])
-
-    def _fit(self, batch: Scored) -> Float[Tensor, " pairs"]:
-        cells = fits(batch, self.setting.loss_options.tau)
-        diagonal = cells.diagonal()
-        if self.params.matched == "mixture":
-            return diagonal
-        return (diagonal >= cells.amax(dim=1)).to(diagonal)
 
 
 scheme = Decl

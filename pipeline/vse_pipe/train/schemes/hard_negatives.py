@@ -1,10 +1,10 @@
 """Hard negative mining: proposals nearer to a phrase than its ground truth become its negatives
 (Wang et al. 2016)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Int
 from numpy import ndarray
@@ -19,14 +19,11 @@ from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import model as train_model
 from vse_pipe.train.data import Batch, Pairs, image_inputs
 from vse_pipe.train.inputs import TrainRegions
-from vse_pipe.train.matches import Groups
+from vse_pipe.train.matches import Groups, Incidence
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import HardNegativesOptions as Params
 from vse_pipe.train.scored import LossTerms
-
-# Proposals that are encoded and compared together; a single picture may have more.
-_AT_ONCE = 4096
 
 
 class HardNegatives(Scheme):
@@ -132,10 +129,11 @@ def mine(
     the meaning of "closer than the ground truth boxes" for several boxes.
     """
     assert pairs.incidence is not None
-    blocks = list(_blocks(regions.pictures[pairs.incidence.images], regions))
+    shown_in = regions.pictures[pairs.incidence.images]
+    pairs_of, proposals_of = (pd.Series(side).groupby(side).indices for side in (shown_in, regions.proposed_in))
     mined = [
-        _mined(model, _Block.join(pairs, regions, *block, limit), pairs, device)
-        for block in track(blocks, len(blocks), "hard negatives")
+        _of_picture(model, pairs, regions, pairs_of[picture], proposals, limit, device)
+        for picture, proposals in track(proposals_of.items(), len(proposals_of), "hard negatives")
     ]
     texts, rows = (np.concatenate(side) for side in zip(*mined, strict=True))
     numbers, groups = np.unique(texts), Groups.by_id(texts)
@@ -143,67 +141,42 @@ def mine(
     return Mined(texts[drawn], rows[drawn])
 
 
-def _blocks(pair_pictures: ndarray, regions: TrainRegions) -> Iterator[tuple[ndarray, slice]]:
-    """Pairs and proposals of consecutive pictures that have both. pair_pictures: the picture of
-    each pair."""
-    order = np.argsort(pair_pictures, kind="stable")
-    pictures, starts = np.unique(regions.proposed_in, return_index=True)
-    starts = np.append(starts, len(regions.proposed_in))
-    number = 0
-    while number < len(pictures):
-        end = max(number + 1, int(np.searchsorted(starts, starts[number] + _AT_ONCE, side="right")) - 1)
-        ends = pictures[number], pictures[end - 1] + 1
-        first, last = np.searchsorted(pair_pictures, ends, sorter=order)
-        yield order[first:last], slice(int(starts[number]), int(starts[end]))
-        number = end
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Some pictures. A mention is a text in a picture. texts: text number of each mention; places:
-    its place in ``Pairs.texts``; proposals, truths: feature rows; open: whether a proposal may be a
-    negative of a mention; matching: ground truths of each mention."""
-
-    texts: Int[ndarray, " mentions"]
-    places: Int[ndarray, " mentions"]
-    proposals: Int[ndarray, " proposals"]
-    truths: Int[ndarray, " truths"]
-    open: Bool[Tensor, "proposals mentions"]
-    matching: Bool[Tensor, "truths mentions"]
-
-    @classmethod
-    def join(
-        cls, pairs: Pairs, regions: TrainRegions, positions: ndarray, proposed: slice, limit: float | None
-    ) -> "_Block":
-        incidence = pairs.incidence
-        assert incidence is not None
-        mentions = np.stack([regions.pictures[incidence.images[positions]], incidence.texts[positions]])
-        (pictures, texts), first = np.unique(mentions, axis=1, return_index=True)
-        # All ground truths count, but only those in pairs have features.
-        named = np.flatnonzero(np.isin(regions.pictures, pictures))
-        belong = incidence.by_image[named][:, texts].toarray() > 0
-        matching = torch.from_numpy(belong & (regions.pictures[named][:, None] == pictures))
-        negative = torch.from_numpy(regions.proposed_in[proposed][:, None] == pictures)
-        if limit is not None:
-            boxes = torch.from_numpy(regions.proposals[proposed]), torch.from_numpy(regions.boxes[named])
-            negative &= ((iou(*boxes) >= limit).float() @ matching.float()) == 0
-        images, first_pairs = np.unique(incidence.images[positions], return_index=True)
-        matching = matching[torch.from_numpy(np.searchsorted(named, images))]
-        truths = pairs.rows[positions[first_pairs]]
-        return cls(texts, pairs.places[positions[first]], regions.rows[proposed], truths, negative, matching)
-
-
-def _mined(model: DualEncoder, block: _Block, pairs: Pairs, device: torch.device) -> tuple[ndarray, ndarray]:
-    """Text numbers int32 and feature rows of the mined regions of a block."""
-    images = train_model.images(model, pairs.array, np.concatenate([block.proposals, block.truths]), device)
-    texts = train_model.captions(model, pairs.texts, block.places, device)
-    assert isinstance(texts, Tensor)
+def _of_picture(
+    model: DualEncoder,
+    pairs: Pairs,
+    regions: TrainRegions,
+    positions: Int[ndarray, " pairs"],
+    proposed: Int[ndarray, " proposals"],
+    limit: float | None,
+    device: torch.device,
+) -> tuple[Int[ndarray, " mined"], Int[ndarray, " mined"]]:
+    """Text numbers int32 and feature rows of the mined regions of a picture with these pairs and
+    proposals."""
+    incidence = pairs.incidence
+    assert incidence is not None
+    texts, first = np.unique(incidence.texts[positions], return_index=True)
+    numbers, first_pairs = np.unique(incidence.images[positions], return_index=True)
+    rows = np.concatenate([regions.rows[proposed], pairs.rows[positions[first_pairs]]])
+    images = train_model.images(model, pairs.array, rows, device)
+    captions = train_model.captions(model, pairs.texts, pairs.places[positions[first]], device)
+    assert isinstance(captions, Tensor)
     with train_model.evaluating(model):
-        scores = model.score(images.to(device), texts.to(device)).cpu()
-    proposals, truths = scores.split([len(block.proposals), len(block.truths)])
-    nearest = truths.masked_fill(~block.matching, -torch.inf).amax(dim=0)
-    place, mention = ((proposals > nearest) & block.open).nonzero(as_tuple=True)
-    return block.texts[mention.numpy()].astype(np.int32), block.proposals[place.numpy()]
+        scores = model.score(images.to(device), captions.to(device)).cpu()
+    proposals, truths = scores.split([len(proposed), len(numbers)])
+    nearest = truths.masked_fill(~_matching(incidence, numbers, texts), -torch.inf).amax(dim=0)
+    nearer = proposals > nearest
+    if limit is not None:
+        # All ground truths count, but only those in pairs have features.
+        named = np.flatnonzero(regions.pictures == regions.proposed_in[proposed[0]])
+        boxes = torch.from_numpy(regions.proposals[proposed]), torch.from_numpy(regions.boxes[named])
+        overlaps = (iou(*boxes) >= limit).float() @ _matching(incidence, named, texts).float()
+        nearer &= overlaps == 0
+    place, mention = nearer.nonzero(as_tuple=True)
+    return texts[mention.numpy()].astype(np.int32), regions.rows[proposed][place.numpy()]
+
+
+def _matching(incidence: Incidence, images: ndarray, texts: ndarray) -> Bool[Tensor, "images texts"]:
+    return torch.from_numpy(incidence.by_image[images][:, texts].toarray() > 0)
 
 
 scheme = HardNegatives

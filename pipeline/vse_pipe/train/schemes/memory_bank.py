@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vse_pipe.core.console import say
 from vse_pipe.core.devices import sent
-from vse_pipe.core.errors import UsageError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import model
@@ -43,22 +42,9 @@ class MemoryBank(Scheme):
         texts = model.captions(setting.model, pairs.texts, pairs.places[chosen], device)
         assert isinstance(texts, Tensor)
         self.images, self.texts = images.to(device), texts.to(device)
-        self.chosen, self.owners = chosen, torch.from_numpy(pairs.owners[chosen]).to(device)
-        self.captions = torch.from_numpy(self._captions(chosen)).to(device)
+        self.chosen = chosen
         megabytes = (images.nbytes + texts.nbytes) / 2**20
         say(f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB")
-
-    def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
-        """Raises UsageError where every batch holds the whole bank: without neighbours all weights
-        are 0."""
-        if self.images is not None:
-            bank = self._captions(self.chosen)
-            if all(np.isin(bank, self._captions(batch)).all() for batch in sampled):
-                raise UsageError(
-                    f"memory_bank: all {len(bank)} pairs of the bank are in each batch too, which "
-                    "leaves no neighbours; set train.batch_size to less than half of the training pairs"
-                )
-        return sampled
 
     def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         scored, score = super().scored(images, texts, batch), self.setting.model.score
@@ -66,26 +52,16 @@ class MemoryBank(Scheme):
             return scored
         with torch.no_grad():
             banks = score(images, self.texts), score(self.images, texts)
-            factors = weights(scored.scores.detach(), *banks, self._left_out(batch), self.params)
+            excluded = sent(torch.from_numpy(self._left_out(batch.pairs)), images.device)
+            factors = weights(scored.scores.detach(), *banks, excluded, self.params)
         return replace(scored, weights=factors)
 
-    def _left_out(self, batch: Batch) -> Tensor:
-        """(pairs, bank): entries that are no neighbours of a pair. Where texts with equal words are
-        one text, texts replace captions, and all matches of an image count as its captions."""
-        incidence, device = self.setting.pairs.incidence, self.owners.device
-        captions = sent(torch.from_numpy(self._captions(batch.pairs)), device)
-        inside = left_out(captions, self.captions)
-        if self.params.exclude == "caption":
-            return inside
-        if incidence is None:
-            return inside | left_out(sent(batch.owners, device), self.owners, whole_batch=False)
-        related = incidence.belong(batch.pairs, self.chosen)
-        related |= incidence.belong(self.chosen, batch.pairs).T
-        return inside | sent(torch.from_numpy(related), device)
-
-    def _captions(self, pairs: np.ndarray) -> np.ndarray:
+    def _left_out(self, pairs: np.ndarray) -> np.ndarray:
+        """(bank,): entries with a caption of the batch, which are no neighbours, as in the authors'
+        code. Where texts with equal words are one text, texts replace captions."""
         incidence = self.setting.pairs.incidence
-        return pairs if incidence is None else incidence.texts[pairs]
+        sides = (self.chosen, pairs) if incidence is None else (incidence.texts[self.chosen], incidence.texts[pairs])
+        return np.isin(*sides)
 
 
 def _sampled(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -> np.ndarray:
@@ -103,7 +79,7 @@ def weights(
     scores: Float[Tensor, "pairs pairs"],
     to_bank_texts: Float[Tensor, "pairs bank"],
     to_bank_images: Float[Tensor, "bank pairs"],
-    excluded: Bool[Tensor, "pairs bank"],
+    excluded: Bool[Tensor, " bank"],
     params: Params,
 ) -> Float[Tensor, "pairs pairs"]:
     """W of Eq. 6, in [0, 1], without gradient: large where image or text has close neighbours in
@@ -111,7 +87,7 @@ def weights(
 
     scores: within the batch, rows are images; to_bank_texts: the batch's images against the bank's
     texts; to_bank_images: the bank's images against the batch's texts; excluded: bank entries that
-    are no neighbours of a pair (see ``left_out``).
+    are no neighbours.
 
     ``W_ii = n / (n + e^(a(S_ii - eps1)))``, n the sum of ``e^(a(s - eps2))`` over the k nearest
     bank texts of image i and the k nearest bank images of text i; ``W_it = N / (N + e^(b(S_ii -
@@ -138,20 +114,6 @@ def weights(
     crossed = torch.logaddexp(image_sums[:, None], text_sums[None, :])
     sums = torch.logaddexp(pulled[:, None], pulled[None, :])
     return (crossed - sums).sigmoid().diagonal_scatter(positive_logits.sigmoid())
-
-
-def left_out(
-    batch: Int[Tensor, " pairs"], bank: Int[Tensor, " bank"], whole_batch: bool = True
-) -> Bool[Tensor, "pairs bank"]:
-    """Bank entries that are excluded for each pair, by ids of captions (as in the authors' code) or
-    of images.
-
-    whole_batch: excludes the entries of all pairs of the batch, as in the authors' code; False:
-    only those of the pair, the paper's ``M \\ {t}``. By captions, the positive image may still be
-    in the bank with another caption.
-    """
-    same = batch[:, None] == bank[None, :]
-    return same.any(dim=0).expand_as(same) if whole_batch else same
 
 
 def _nearest(near: Float[Tensor, "pairs bank"], k: int) -> Float[Tensor, "pairs k"]:

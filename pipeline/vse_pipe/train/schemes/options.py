@@ -42,9 +42,6 @@ class BicroOptions(Peers):
     """epochs of both networks on all pairs"""
     share: Annotated[float, Field(gt=0, le=1)] = 0.3
     """of a batch, the pairs of smallest loss in the warm-up; 0.3 in the authors' code"""
-    sample_loss: Literal["mean", "hardest"] = "mean"
-    """of a pair over its batch, in the warm-up and for the division: the ``mean`` over all
-    negatives (authors' code), or the ``hardest`` ones (paper)"""
     floor: Share = 0.0
     """labels of at most this become 0; 0.5 in the authors' scripts"""
 
@@ -77,11 +74,8 @@ class DeclOptions(Strict):
     eta: NonNegativeFloat = 0.025
     """the hinge counts ``train.batch_size - eta * step`` negatives, at least the loss's
     ``hardest``"""
-    matched: Literal["mixture", "code"] = "mixture"
-    """by two normal distributions on the fits, or, as in the authors' ``code``, pairs whose text
-    fits their image best in the batch"""
     threshold: Share = 0.5
-    """of the probability to be matched, under ``mixture``"""
+    """of the probability to be matched"""
 
     traits: ClassVar = SchemeTraits(losses=("decl",))
 
@@ -193,9 +187,6 @@ class MemoryBankOptions(Strict):
     """first epoch with a bank, counted from 0; 1 in the authors' code, 0 in the paper"""
     share: Annotated[float, Field(gt=0, le=1)] = 0.05
     """of the training pairs in the bank; 5 % in the paper"""
-    exclude: Literal["caption", "image"] = "caption"
-    """entries left out of neighbourhoods: those whose caption is in the batch (authors' code),
-    or also those of the pair's own image"""
 
     # Neighbours are sought among vectors: fragments of the whole bank against every batch would
     # cost more than the epoch.
