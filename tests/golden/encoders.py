@@ -13,6 +13,7 @@ from vse_pipe.project.registry import LOSSES, SIMILARITIES
 from vse_pipe.train.closed_form import Moments
 from vse_pipe.train.data import Batch, Pairs
 from vse_pipe.train.encoders import gru, linear
+from vse_pipe.train.encoders.options import ImageLinearOptions
 from vse_pipe.train.heads import GPO
 from vse_pipe.train.model import DualEncoder, build
 from vse_pipe.train.optimise import optimizer_for, step
@@ -27,7 +28,7 @@ def check_encoder_image(arrays: Vectors) -> list[Result]:
     """The linear image encoder. no_imgnorm and use_abs are not stored: the stored output tells them."""
     stored = arrays["out"]
     is_unit = np.allclose(np.linalg.norm(stored, axis=1), 1.0, atol=1e-4)
-    params = linear.Params(no_imgnorm=not is_unit, use_abs=bool((stored >= 0).all()))
+    params = ImageLinearOptions(no_imgnorm=not is_unit, use_abs=bool((stored >= 0).all()))
     encoder = linear.build_image(params, arrays["x"].shape[1], stored.shape[1], torch.Generator())
     encoder.load_state_dict(arrays.weights())
     return [compare("out", encoder(torch.tensor(arrays["x"])), stored)]
@@ -77,11 +78,11 @@ def check_cca(arrays: Vectors) -> list[Result]:
     rows = np.concatenate([arrays["X"], arrays["Y"]]).T
     width, size = len(arrays["X"]), len(arrays["r"])
     moments = Moments.compute(lambda: np.array_split(rows, 3))
-    maps = canonical(moments.covariance, width, float(arrays["eta"]), size)
+    r, *maps = canonical(moments.covariance, width, float(arrays["eta"]), size)
     centred = rows - moments.mean
-    mapped = centred[:, :width] @ maps.images.T, centred[:, width:] @ maps.texts.T
+    mapped = centred[:, :width] @ maps[0].T, centred[:, width:] @ maps[1].T
     images, texts = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in mapped)
-    return arrays.compared(atol=1e-9, rtol=0.0, r=maps.correlations, cosine=images @ texts.T)
+    return arrays.compared(atol=1e-9, rtol=0.0, r=r, cosine=images @ texts.T)
 
 
 def check_train3_vsepp(arrays: Vectors) -> list[Result]:
@@ -126,7 +127,7 @@ def _model(arrays: Vectors, similarity: str, no_imgnorm: bool, use_abs: bool) ->
     start = step_weights(arrays, 0)
     embed_size, in_features = start["img.fc.weight"].shape
     words, word_dim = start["txt.embed.weight"].shape
-    image = Member("linear", linear.Params(no_imgnorm=no_imgnorm, use_abs=use_abs))
+    image = Member("linear", ImageLinearOptions(no_imgnorm=no_imgnorm, use_abs=use_abs))
     text = Member("gru", gru.Params(word_dim=word_dim, use_abs=use_abs))
     measure = Member(similarity, SIMILARITIES.options(similarity)())
     model = build(image, text, measure, (in_features,), words, embed_size, seed=0)

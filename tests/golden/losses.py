@@ -69,7 +69,7 @@ def _hal_with_bank(
     bank_images, bank_texts = (torch.tensor(arrays[name]).to(images) for name in ("mb_img", "mb_cap"))
     options = {name: float(arrays[name]) for name in ("alpha", "beta", "eps1", "eps2")}
     weighting = memory_bank.Params(k=int(arrays["mb_k"]), variant=variant, **options)
-    excluded = memory_bank.left_out(torch.tensor(arrays["indices"]), torch.tensor(arrays["mb_ind"]))
+    excluded = torch.isin(torch.tensor(arrays["mb_ind"]), torch.tensor(arrays["indices"]))
     weights = memory_bank.weights(scores, images @ bank_texts.T, bank_images @ texts.T, excluded, weighting)
     params = hal.Params(gamma=float(arrays["gamma"]), eps=float(arrays["eps"]), variant=variant)
     return hal.loss(Scored.from_scores(scores, weights=weights), params).total(), weights

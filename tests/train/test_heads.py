@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.naive import training as naive
 from tests.train.encoders.contract import weights_of
-from vse_pipe.train.heads import GPO, descending, l2norm, l2norm_eps, normalize, thinned, without_some
+from vse_pipe.train.heads import GPO, l2norm, l2norm_eps, normalize, thinned, without_some
 
 
 @pytest.mark.parametrize(
@@ -102,18 +102,3 @@ def test_gradients_are_the_slopes_of_vectors_and_weights():
 def test_what_is_left_out_has_no_part_be_it_infinite(filler):
     gpo, (vectors, kept) = _gpo(), _sets([3, 1, 5])
     assert torch.equal(gpo(vectors.masked_fill(~kept[..., None], filler), kept), gpo(vectors, kept))
-
-
-def test_ties_share_out_the_gradient():
-    vectors = torch.zeros(2, 3, 4, requires_grad=True)
-    upstream = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
-    descending(vectors, torch.ones(2, 3, dtype=torch.bool)).backward(upstream)
-    assert torch.equal(vectors.grad.sort(dim=1).values, upstream.sort(dim=1).values)
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_nan_is_not_lost(place):
-    vectors = torch.tensor([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]]).repeat(2, 1, 1)
-    vectors[0, place, 0] = float("nan")
-    lost = descending(vectors, torch.ones(2, 3, dtype=torch.bool)).isnan().any(dim=1)
-    assert lost.tolist() == [[True, False], [False, False]]

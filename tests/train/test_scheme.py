@@ -15,7 +15,6 @@ from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import LOSSES, TEXT_ENCODERS
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.scheme import Moment, groups, set_rates, share
-from vse_pipe.train.scored import Scored
 
 CPU, MAX = torch.device("cpu"), LOSSES.load("max")
 
@@ -92,16 +91,6 @@ def test_every_pair_is_in_one_group_of_at_least_two_by_seed_and_epoch(pairs):
     first, second, third = (np.concatenate(each).tolist() for each in (found, again, other))
     assert first == second
     assert (first != third) is (pairs > 2)
-
-
-def test_captions_of_the_same_image_are_masked_only_on_request():
-    """Without owners every pair has an image of its own."""
-    alone, owners = Scored.from_scores(torch.ones(3, 3), mask_same_image=True), torch.tensor([7, 2, 7])
-    assert torch.equal(alone.same, torch.eye(3, dtype=torch.bool))
-    assert alone.owners.unique().numel() == 3
-    assert torch.equal(Scored.from_scores(torch.ones(3, 3), owners).same, torch.eye(3, dtype=torch.bool))
-    masked = Scored.from_scores(torch.ones(3, 3), owners, mask_same_image=True).same
-    assert masked.tolist() == [[True, False, True], [False, True, False], [True, False, True]]
 
 
 @pytest.mark.parametrize("reduction", ["mean", "hardest"])

@@ -97,8 +97,8 @@ def posterior(
         about = f"losses of shape {values.shape} and {values.dtype}"
         raise InputError(f"{about}: expected (pairs,) of finite numbers")
     result = fit_gaussian(values) if mixture == "gaussian" else fit_beta(values, monotone, gain)
-    for doubt in result.doubts:
-        arguments.warn(f"do not trust the probabilities: {doubt}", 3)
+    if result.doubt:
+        arguments.warn(f"do not trust the probabilities: {result.doubt}", 3)
     return result.posterior
 
 
@@ -185,8 +185,8 @@ def audit(
     vectors = {"images": sides["images"][used], "captions": sides["captions"]}
     measured = _measured(vectors, image_rows, work, arguments.device(images, captions))
     result, mixture = losses.doubts(measured["loss"].to_numpy())
-    for doubt in mixture.doubts:
-        arguments.warn(f"do not trust the probabilities: {doubt}", 3)
+    if mixture.doubt:
+        arguments.warn(f"do not trust the probabilities: {mixture.doubt}", 3)
     truth = {"caption_id": np.arange(len(rows)), "image_id": rows, "mismatched": pa.nulls(len(rows), pa.bool_())}
     table = losses.pairs_table(pa.table(truth), measured, result.probability)
     order = losses.most_suspect(result.probability, measured["loss"].to_numpy())

@@ -67,8 +67,8 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
             identity.write(folder, read, {})
             artefact.write(folder, content, metrics, histogram, losses.costs_table(records) if records else None)
     paths.record_seconds(out, time.monotonic() - started)
-    for reason in mixture.doubts:
-        console.warn(f"audit {run}: do not trust the probabilities: {reason}")
+    if mixture.doubt:
+        console.warn(f"audit {run}: do not trust the probabilities: {mixture.doubt}")
     console.say(f"audit {run}: about {metrics['expected']} of {metrics['pairs']} pairs are mismatched, {out}")
     return metrics
 

@@ -118,6 +118,15 @@ def linear(inputs: int, outputs: int, rng: torch.Generator) -> nn.Linear:
     return layer
 
 
+class Projection(nn.Module):
+    """The first layer of a head, ``fc``, drawn before anything else of it."""
+
+    def __init__(self, params: Any, inputs: int, embed_size: int, rng: torch.Generator) -> None:
+        super().__init__()
+        self.params = params
+        self.fc = linear(inputs, embed_size, rng)
+
+
 @dataclass(frozen=True)
 class OwnRate:
     """A learning rate in place of ``train.lr``. after: the epoch at which its schedule, equal for

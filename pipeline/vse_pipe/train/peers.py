@@ -35,12 +35,10 @@ class TwoNetworks(Scheme, ABC):
     another order. With fewer than two clean pairs the network has one more epoch of warm-up; with
     fewer than two noisy pairs it has only clean batches.
 
-    name: the scheme in messages and seeds; shape: function from label to margin; teachers: the
-    division that each network is trained on.
+    name: the scheme in messages and seeds; teachers: the division that each network is trained on.
     """
 
     name: str
-    shape: Shape = "exponential"
 
     def __init__(self, setting: Setting, params: Any) -> None:
         super().__init__(setting, params)
@@ -53,6 +51,7 @@ class TwoNetworks(Scheme, ABC):
         self._plan: list[tuple[int, Part]] = []
         self._first = self._step = self._place = 0
         self._margins: Tensor | None = None
+        self._shape: Shape = getattr(params, "soft_margin", "exponential")
 
     @abstractmethod
     def mixture(self, network: DualEncoder, epoch: int) -> LossMixture:
@@ -67,9 +66,9 @@ class TwoNetworks(Scheme, ABC):
     def warm_up_terms(self, scored: Scored) -> LossTerms:
         """The loss of a batch of the warm-up."""
 
-    @abstractmethod
     def soft_terms(self, scored: Scored, margins: Float[Tensor, " pairs"]) -> LossTerms:
         """The loss of a batch whose pairs have these margins."""
+        return LossTerms(soft_triplets(scored, margins, self.params.variant), "sum")
 
     @property
     def models(self) -> tuple[DualEncoder, ...]:
@@ -99,8 +98,8 @@ class TwoNetworks(Scheme, ABC):
             network = f"{self.name}, epoch {epoch + 1}, network {place + 1}"
             threshold, truth = self.params.threshold, self.setting.pairs.mismatched
             say(f"{network}: {trust_summary(mixture.posterior, threshold, truth)}")
-            for doubt in mixture.doubts:
-                warn(f"{network}: its division is doubtful: {doubt}")
+            if mixture.doubt:
+                warn(f"{network}: its division is doubtful: {mixture.doubt}")
             division = divided(mixture, threshold)
             if division.trains:
                 self.teachers[1 - place] = division
@@ -128,7 +127,7 @@ class TwoNetworks(Scheme, ABC):
         self._step, self._margins = self._step + 1, None
         if part != "warm_up":
             labels = self.labels(self._place, part, batch)
-            self._margins = soft_margins(labels, self.params.margin, self.shape)
+            self._margins = soft_margins(labels, self.params.margin, self._shape)
         return batch
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
@@ -148,7 +147,7 @@ def divided(mixture: LossMixture, threshold: float) -> Division:
     """Pairs above ``threshold`` are clean. Where all are, the ``n // 100 + 1`` pairs of lowest
     probability are noisy, as in the authors' code of NCR and BiCro."""
     clean = mixture.posterior > threshold
-    if mixture.is_divided and clean.all():
+    if not mixture.doubt and clean.all():
         clean[np.argsort(mixture.posterior, kind="stable")[: len(clean) // 100 + 1]] = False
     return Division(mixture.posterior, clean)
 

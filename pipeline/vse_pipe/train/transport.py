@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from numpy import ndarray
-from scipy.special import logsumexp
 from torch import Tensor, nn
 
 from vse_pipe.core.errors import InputError
@@ -168,19 +167,16 @@ def partial_plan(
     when the potentials of the images move by less than ``tolerance`` (Euclidean) or after
     1,000 steps; the default is loose, and the sum is 0.106 instead of 0.1 at regularisation
     0.01. Unlike the code, the iterations scale the kernel, which is the same recursion and several
-    times as fast; logarithms are used where a scale leaves the range of float64. A mass of 1 runs
-    without dummies instead of ending in NaN.
+    times as fast. A mass of 1 runs without dummies instead of ending in NaN.
 
-    Raises InputError for a mask of a whole row or column where all mass must move.
+    Raises InputError for a mask of a whole row or column where all mass must move, and for costs
+    whose scales leave the range of float64, those above some 700 times the regularisation.
     """
     costs = cost.detach().cpu().numpy().astype(np.float64)
     closed = np.eye(*costs.shape) * mask > 0 if isinstance(mask, bool) else mask.cpu().numpy()
     if mass >= 1 and any(closed.all(axis=axis).any() for axis in (0, 1)):
         raise InputError("the mask closes a whole row or column, from which a mass of 1 cannot move")
-    problem = *_extended(np.where(closed, np.inf, costs), costs.max(), mass), regularisation, tolerance
-    plan = _scaled(*problem)
-    if plan is None:
-        plan = _logarithmic(*problem)
+    plan = _scaled(*_extended(np.where(closed, np.inf, costs), costs.max(), mass), regularisation, tolerance)
     moved = np.ascontiguousarray(plan[: costs.shape[0], : costs.shape[1]], dtype=np.float32)
     return torch.from_numpy(moved).to(cost.device)
 
@@ -197,8 +193,8 @@ def _extended(costs: ndarray, largest: float, mass: float) -> tuple[ndarray, nda
     return extended, np.append(images, 1 - mass), np.append(texts, 1 - mass)
 
 
-def _scaled(costs: ndarray, images: ndarray, texts: ndarray, reg: float, tolerance: float) -> ndarray | None:
-    """Sinkhorn on the kernel of the reduced costs; None when a scale leaves the range of float64.
+def _scaled(costs: ndarray, images: ndarray, texts: ndarray, reg: float, tolerance: float) -> ndarray:
+    """Sinkhorn on the kernel of the reduced costs.
 
     First the smallest cost of each row and column is subtracted, dummies included, so that every
     row and column of the kernel has a 1. The start is equal to zero potentials without this
@@ -220,17 +216,6 @@ def _scaled(costs: ndarray, images: ndarray, texts: ndarray, reg: float, toleran
                 break
             before = potential
         plan = kernel * image_scale[:, None] * text_scale
-    return plan if np.isfinite(potential).all() and np.isfinite(plan).all() and text_scale.all() else None
-
-
-def _logarithmic(costs: ndarray, images: ndarray, texts: ndarray, reg: float, tolerance: float) -> ndarray:
-    """The same recursion on potentials by log-sum-exp: slower, without overflow."""
-    to_images, to_texts = reg * np.log(images), reg * np.log(texts)
-    image_potential, text_potential = np.zeros(len(images)), np.zeros(len(texts))
-    for _ in range(_LIMIT):
-        before = image_potential
-        image_potential = to_images - logsumexp((text_potential - costs) / reg, axis=1) * reg
-        text_potential = to_texts - logsumexp((image_potential[:, None] - costs) / reg, axis=0) * reg
-        if np.linalg.norm(image_potential - before) < tolerance:
-            break
-    return np.exp((image_potential[:, None] + text_potential - costs) / reg)
+    if not (np.isfinite(potential).all() and np.isfinite(plan).all() and text_scale.all()):
+        raise InputError(f"a regularisation of {reg:g} is too small for these costs; raise it")
+    return plan

@@ -4,8 +4,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 from torch import nn
 from torch.nn.functional import normalize
@@ -147,13 +145,6 @@ def test_the_other_layers_go_on_or_start_again(restart, others):
 
 def _image(width=60, height=45):
     return Image.fromarray(np.random.default_rng(1).integers(0, 256, (height, width, 3), dtype=np.uint8))
-
-
-@given(st.integers(1, 500), st.integers(1, 500), st.integers(0, 2**32))
-def test_a_box_lies_inside_the_image(width, height, seed):
-    left, top, right, bottom = random_box(width, height, np.random.default_rng(seed))
-    assert 0 <= left < right <= width
-    assert 0 <= top < bottom <= height
 
 
 def test_boxes_are_those_of_torchvision_and_half_of_the_images_are_mirrored():

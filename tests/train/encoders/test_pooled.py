@@ -59,14 +59,6 @@ def test_regions_equal_the_loop(plain):
     _close(encoder(features), [naive.regions(weights_of(encoder), x, normalised=not plain) for x in features.tolist()])
 
 
-def test_the_eps_of_regions_is_added_to_the_length():
-    encoder = build("image", "regions", 2, 1).double()
-    with torch.no_grad():
-        encoder.fc.weight.copy_(torch.tensor([[1e-8, 0.0]]))
-    assert encoder(torch.tensor([[[1.0, 0.0]]]).double()).item() == pytest.approx(0.5)
-    assert encoder(torch.zeros(1, 1, 2).double()).tolist() == [[[0.0]]], "not NaN"
-
-
 @POOLINGS
 def test_pooled_images_equal_the_loop_in_any_order_of_regions(pooling):
     encoder, features = _image(pooling=pooling), _features(3, 5, 6)
@@ -74,10 +66,6 @@ def test_pooled_images_equal_the_loop_in_any_order_of_regions(pooling):
     torch.testing.assert_close(encoder(features.flip(1)), encoder(features))
     plain = _image(pooling=pooling, no_imgnorm=True)(features)
     torch.testing.assert_close(plain / plain.norm(dim=1, keepdim=True), encoder(features))
-    # In bfloat16 products stay near.
-    with torch.autocast("cpu", torch.bfloat16):
-        rough = encoder.float()(features.float())
-    torch.testing.assert_close(rough.float(), encoder(features.float()), rtol=0, atol=0.03)
 
 
 @POOLINGS

@@ -64,28 +64,6 @@ def test_equals_plain_loops(variant, weighted, pairs, seed, owners, gamma, eps, 
     _close(hal.loss(batch, hal.Params(gamma=gamma, eps=eps, variant=variant)), expected)
 
 
-@WEIGHTED
-def test_gradients_are_the_weights_of_equation_8(weighted):
-    scores = some_scores(6, 3) + torch.eye(6) * 1.2
-    factor = some_weights(6) if weighted else torch.ones(6, 6, dtype=torch.float64)
-    leaf = scores.clone().requires_grad_()
-    _hal(leaf, factor if weighted else None, gamma=9.0, eps=0.1).total().backward()
-    inner = torch.exp(9.0 * factor * (scores - 0.1)).fill_diagonal_(0)
-    expected = factor * inner * (1 / (1 + inner.sum(dim=0))[None, :] + 1 / (1 + inner.sum(dim=1))[:, None])
-    positive = factor.diagonal() / (1 + factor.diagonal() * scores.diagonal())
-    torch.testing.assert_close(6 * leaf.grad, expected.diagonal_scatter(-positive))
-
-
-def test_the_authors_zeroed_weight_adds_one_to_each_sum_and_extremes_stay_finite():
-    """With every negative far away ``1/g log(2)`` is left of each direction; the paper leaves nothing."""
-    far, ones = torch.full((3, 3), -50.0), torch.ones(3, 3)
-    for variant, left in (("code", torch.tensor(2.0).log()), ("paper", torch.tensor(0.0))):
-        found = _hal(far, ones, gamma=2.0, variant=variant).per_pair
-        torch.testing.assert_close(found, left.expand(3), msg=lambda text, variant=variant: f"{variant}: {text}")
-    assert torch.isfinite(_hal(some_scores().float(), gamma=5000.0, eps=0.0).total())
-    assert torch.isfinite(_hal(-torch.eye(4)).total())
-
-
 def test_negative_similarities_are_a_dead_end_that_extended_has_not():
     scores, options = (torch.rand(6, 6) - 1.5).requires_grad_(), {"gamma": 60, "eps": 0.7, "variant": "paper"}
     total = _hal(scores, **options).total()
@@ -123,20 +101,6 @@ def test_hal_emnlp_equals_plain_loops(reading, negatives, pairs, seed, owners, k
     batch = some_batch(pairs, seed, torch.tensor(owners[:pairs]), mask)
     expected = naive.hal_emnlp(batch.scores.tolist(), margin, k, reading, negatives == "max", batch.same.tolist())
     _close(emnlp.loss(batch, emnlp.Params(margin=margin, k=k, reading=reading, negatives=negatives)), expected)
-
-
-@READINGS
-def test_ties_masked_captions_and_too_many_neighbours_change_no_exponent(reading):
-    """Ties: whichever of the equal neighbours is left out, the mean is the same."""
-    same = torch.eye(5, dtype=torch.bool)
-    torch.testing.assert_close(exponents(torch.full((5, 5), 0.3), same, 2, reading), torch.full((5, 5), 0.6))
-    # Image 30 has three captions: near as the others of a pair are, they do not raise its exponent.
-    batch = some_batch(owners=OWNERS, mask=True)
-    masked = batch.same & ~torch.eye(7, dtype=torch.bool)
-    near = batch.scores.masked_fill(masked, 100.0)
-    assert exponents(near, batch.same, 2, reading)[~masked].max() < 3
-    everything, beyond = (_emnlp(some_batch().scores, k=k, reading=reading).per_pair for k in (7, 2**31 - 1))
-    assert torch.equal(beyond, everything)
 
 
 @READINGS

@@ -11,7 +11,6 @@ from torch.nn.functional import normalize
 from tests.naive import losses as naive
 from tests.train.divided import divided, scored, steps
 from tests.train.some import CPU
-from vse_pipe.train.mixture import fit_gaussian
 from vse_pipe.train.schemes.bicro import consistency
 
 bicro = partial(divided, "bicro")
@@ -52,25 +51,13 @@ def _triplets(scores: list, labels: list, margin: float, code: bool) -> list[flo
     return found
 
 
-@pytest.mark.parametrize("loss", ["hardest", "mean"])
 @pytest.mark.parametrize(("share", "count"), [(0.3, 2), (0.01, 1), (1.0, 8)])
-def test_the_warm_up_trains_on_the_pairs_of_smallest_loss(loss, share, count):
-    scheme = bicro(epoch=0, margin=0.3, sample_loss=loss, share=share)
+def test_the_warm_up_trains_on_the_pairs_of_smallest_loss(share, count):
+    scheme = bicro(epoch=0, margin=0.3, share=share)
     for batch in steps(scheme, 0):
         scores, losses = _loss(scheme, batch)
-        expected = sorted(naive.hinge(scores, 0.3, loss == "hardest"))[:count]
-        size = 8 if loss == "mean" else 1
-        assert sorted(losses) == pytest.approx([each / size for each in expected], abs=1e-6)
-
-
-def test_the_division_is_by_a_mixture_of_beta_distributions_on_the_chosen_losses():
-    losses = np.concatenate([np.linspace(0.01, 0.2, 30), np.linspace(0.5, 1, 10)])
-    scheme, asked = bicro(epoch=0, sample_loss="hardest"), []
-    scheme.pair_losses = lambda *arguments: asked.append(arguments) or losses
-    mixture = scheme.mixture(scheme.models[1], 3)
-    assert asked == [(scheme.models[1], 3, 0.2, "hardest")]
-    assert (mixture.posterior > 0.5).tolist() == [True] * 30 + [False] * 10
-    assert (mixture.posterior != fit_gaussian(losses).posterior).any(), "not that of ncr"
+        expected = sorted(naive.hinge(scores, 0.3, False))[:count]
+        assert sorted(losses) == pytest.approx([each / 8 for each in expected], abs=1e-6)
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.4])

@@ -69,9 +69,7 @@ def test_a_killed_run_goes_on_and_ends_bit_equal(project):
     assert model_files.read_history(paths.trained("cca")).val_rsum.nunique() == 1
 
 
-def test_epochs_that_change_nothing_are_told_and_what_cannot_be_set_is_refused(project, capsys):
-    train(_params(train={"epochs": 2, "embed_size": 5}), "cca", "cpu")
-    assert "nothing changes after the first of train.epochs 2" in capsys.readouterr().err
+def test_what_cannot_be_set_is_refused(project):
     wanted = r"no more than 8 dimensions.* not 9"
     with pytest.raises(UsageError, match=wanted):
         train(_params(train={"embed_size": 9}), "cca", "cpu")
@@ -83,10 +81,7 @@ def test_epochs_that_change_nothing_are_told_and_what_cannot_be_set_is_refused(p
     "changes",
     [
         {"text": "two_branch", "options": {}},
-        {"options": {"text": {"nonlinear": False, "use_abs": True}}},
-        {"image": "two_branch"},
         {"options": {"text": {"nonlinear": False}, "image": {"no_imgnorm": True}}},
-        {"options": {"text": {"nonlinear": False}, "image": {"use_abs": True}}},
     ],
 )
 def test_encoders_that_do_more_or_less_than_a_linear_map_to_unit_length_are_refused(project, changes):
@@ -105,12 +100,12 @@ def _sides_canonical(rows=60, images=7, texts=5, shared=3, seed=0):
 def _ours(images, texts, eta, size, parts=4):
     rows = np.concatenate([images, texts], axis=1)
     found = Moments.compute(lambda: np.array_split(rows, parts))
-    maps = canonical(found.covariance, images.shape[1], eta, size)
+    correlations, *maps = canonical(found.covariance, images.shape[1], eta, size)
     means = np.split(found.mean, [images.shape[1]])
-    sides = zip((images, texts), means, (maps.images, maps.texts), strict=True)
+    sides = zip((images, texts), means, maps, strict=True)
     mapped = [(side - mean) @ one.T for side, mean, one in sides]
     units = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in mapped]
-    return maps.correlations, units[0] @ units[1].T
+    return correlations, units[0] @ units[1].T
 
 
 @pytest.mark.parametrize("eta", [0.0, 1e-4, 0.1])
@@ -133,9 +128,9 @@ def test_moments_do_not_depend_on_the_blocks_nor_suffer_from_a_large_mean(shift)
 def test_a_side_without_variance_maps_to_nothing_and_a_singular_one_says_what_to_raise():
     images, texts = _sides_canonical()
     found = Moments.compute(lambda: [np.concatenate([images, np.full_like(texts, 3.0)], axis=1)])
-    maps = canonical(found.covariance, 7, 1e-3, 5)
-    np.testing.assert_allclose(maps.correlations, 0, atol=1e-12)
-    np.testing.assert_allclose(maps.images, 0, atol=1e-9)
+    correlations, image_map, _ = canonical(found.covariance, 7, 1e-3, 5)
+    np.testing.assert_allclose(correlations, 0, atol=1e-12)
+    np.testing.assert_allclose(image_map, 0, atol=1e-9)
     images, texts = _sides_canonical()
     rows = np.concatenate([np.repeat(images[:, :1], 4, axis=1) * 1e9, texts], axis=1)
     with pytest.raises(InputError, match=r"singular \(.*\); raise scheme\.cca\.eta"):

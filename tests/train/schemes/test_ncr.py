@@ -74,11 +74,6 @@ def test_predictions_equal_plain_loops(pairs, seed, margin):
     _equal(predicted(Scored.from_scores(scores), margin), naive.predicted(scores.tolist(), margin))
 
 
-@pytest.mark.parametrize(("scores", "fit"), [(torch.ones(5, 5) - 2 * torch.eye(5), 0.0), (torch.eye(5), 1.0)])
-def test_pairs_that_beat_all_negatives_fit_wholly_and_where_nothing_fits_nothing_is_predicted(scores, fit):
-    assert predicted(Scored.from_scores(scores), 0.2).tolist() == [fit] * 5
-
-
 @VARIANTS
 def test_refined_labels_equal_plain_loops(variant):
     clean, prediction = torch.tensor([0.9, 0.5, 1.0, 0.6]), torch.tensor([0.1, 0.7, 0.3, 1.0])

@@ -80,7 +80,7 @@ def test_a_restart_makes_the_network_anew_and_keeps_the_targets():
         _crcl_scheme(restarts=[4, 3], warm_up=2)
 
 
-def test_a_batch_in_chunks_visits_each_pair_once_and_a_network_that_trusts_hardly_any_is_said(capsys):
+def test_a_batch_in_chunks_visits_each_pair_once():
     found = []
     for chunk in (0, 3):
         scheme = some_scheme(some_pairs(40), "crcl", "crcl", train={"chunk": chunk}, warm_up=0, alpha=0.5)
@@ -88,12 +88,6 @@ def test_a_batch_in_chunks_visits_each_pair_once_and_a_network_that_trusts_hardl
         optimise.step(scheme, adam(scheme.model, 1e-3), scheme.setting.pairs.batch(np.arange(8)))
         found.append(scheme.targets)
     torch.testing.assert_close(*found)
-    scheme = _crcl_scheme(warm_up=1)
-    scheme.targets[1:] = 0
-    scheme.start(0)
-    assert "trusted" not in capsys.readouterr().err
-    scheme.start(1)
-    assert "1 of 40 pairs are trusted at all" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -127,9 +121,8 @@ def test_the_hinge_counts_fewer_negatives_at_each_step_and_mismatched_pairs_have
     torch.testing.assert_close(scheme.terms(images, texts, batch).per_pair, expected)
 
 
-@pytest.mark.parametrize("matched", ["mixture", "code"])
-def test_pairs_are_judged_by_their_evidence_within_random_batches(matched):
-    scheme = _decl_scheme(matched=matched)
+def test_pairs_are_judged_by_their_evidence_within_random_batches():
+    scheme = _decl_scheme()
     scheme.start(0)
     assert scheme.matched.all(), "in the warm-up every pair is taken for matched"
     scheme.start(1)
@@ -137,13 +130,8 @@ def test_pairs_are_judged_by_their_evidence_within_random_batches(matched):
     for group in groups(40, 8, 3, 1):
         with torch.no_grad():
             images, texts, _ = _encoded(scheme, group)
-        shares = fits(Scored.from_scores(images @ texts.T), 0.1)
-        best = (shares.argmax(dim=1) == torch.arange(8)).float()
-        found[group] = best if matched == "code" else shares.diagonal()
-    if matched == "code":
-        assert (scheme.matched == (found == 1)).all()
-    else:
-        assert found[scheme.matched].min() > found[~scheme.matched].max()
+        found[group] = fits(Scored.from_scores(images @ texts.T), 0.1).diagonal()
+    assert found[scheme.matched].min() > found[~scheme.matched].max()
     assert 0 < scheme.matched.sum() < 40
 
 

@@ -18,7 +18,7 @@ from vse_pipe.artifacts.audit import COSTS_COLUMNS
 from vse_pipe.audit.evidence import Doubts
 from vse_pipe.core import console
 from vse_pipe.train.matches import Matches
-from vse_pipe.train.mixture import BetaMixture, fit_beta
+from vse_pipe.train.mixture import LossMixture, fit_beta
 from vse_pipe.train.scored import Scored, sample_losses
 
 BINS = 50
@@ -112,7 +112,7 @@ def partners(
 
 
 def loss_histogram(
-    losses: Float[ndarray, " pairs"], mixture: BetaMixture, mismatched: Bool[ndarray, " pairs"] | None
+    losses: Float[ndarray, " pairs"], mixture: LossMixture, mismatched: Bool[ndarray, " pairs"] | None
 ) -> pd.DataFrame:
     """BINS equal bins from the smallest loss to the largest, or one bin for equal losses.
 
@@ -165,7 +165,7 @@ def pairs_table(truth: pa.Table, table: pd.DataFrame, probability: Float[ndarray
     return pa.table({**columns, "mismatched": truth["mismatched"]})
 
 
-def doubts(losses: Float[ndarray, " pairs"]) -> tuple[Doubts, BetaMixture]:
+def doubts(losses: Float[ndarray, " pairs"]) -> tuple[Doubts, LossMixture]:
     """Pairs are ranked by their loss; the mixture of the losses says how probable a mismatch is."""
     mixture = fit_beta(losses)
     open_pairs = np.zeros(len(losses), np.int8)
@@ -189,11 +189,11 @@ def rematched(content: pa.Table, truth: pa.Table) -> dict[str, float | None]:
     return {name: round(float(mask[wrong].mean()), 6) if wrong.any() else None for name, mask in right.items()}
 
 
-def described(mixture: BetaMixture) -> dict:
+def described(mixture: LossMixture) -> dict:
     """alpha, beta, weight and mean of the matched component and of the mismatched one; None if the
     mixture split nothing."""
     names, values = ("alpha", "beta", "weight", "mean"), [None] * 4
     if mixture.components is not None:
         alpha, beta, weight = mixture.components
         values = [part.tolist() for part in (alpha, beta, weight, alpha / (alpha + beta))]
-    return {**dict(zip(names, values, strict=True)), "doubts": list(mixture.doubts)}
+    return {**dict(zip(names, values, strict=True)), "doubts": [mixture.doubt] if mixture.doubt else []}

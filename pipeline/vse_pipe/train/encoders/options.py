@@ -8,8 +8,26 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 from vse_pipe.core.strict import Digest, Strict, Width
 from vse_pipe.project.registry import ImageEncoderTraits, TextEncoderTraits
 
+Share = Annotated[float, Field(ge=0, lt=1)]
 
-class BranchShape(Strict):
+
+class Absolute(Strict):
+    use_abs: bool = False
+    """takes absolute values at the end (order)"""
+
+
+class ImageHead(Absolute):
+    no_imgnorm: bool = False
+    """leaves image vectors unnormalised (VSE0)"""
+
+
+class VectorHead(Absolute):
+    drop: Share = 0.0
+    """share of a vector's numbers left out in training; the others are scaled up. On tf-idf it
+    drops words"""
+
+
+class BranchShape(VectorHead):
     """A branch of a two-branch network. Defaults: the paper's for tf-idf and Fisher vectors."""
 
     hidden: Width | Annotated[list[Width], Field(min_length=1)] = 2048
@@ -18,29 +36,19 @@ class BranchShape(Strict):
     nonlinear: bool = True
     """false: one layer and unit length (the paper's "Linear" rows), without hidden, dropout and
     batch_norm"""
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
+    dropout: Share = 0.5
     """after each ReLU, in training"""
-    drop: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """share of a vector's numbers left out in training; the others are scaled up. On tf-idf it
-    drops words"""
     batch_norm: Literal["last", "first", "none"] = "last"
     """after the last layer (paper), before each ReLU (authors' code), or none"""
-    use_abs: bool = False
-    """takes absolute values at the end (order)"""
 
 
-class ResidualShape(Strict):
+class ResidualShape(VectorHead):
     """A head of one layer plus a branch of two."""
 
     hidden: Width = 1024
     """outputs of the branch's first layer; in VSE-infinity half of ``train.embed_size``"""
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
+    dropout: Share = 0.1
     """of these, in training"""
-    drop: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """share of a vector's numbers left out in training; the others are scaled up. On tf-idf it
-    drops words"""
-    use_abs: bool = False
-    """takes absolute values at the end (order)"""
 
 
 class PairShape(Strict):
@@ -70,7 +78,7 @@ class PairShape(Strict):
     that validates best (WiSE-FT)"""
 
 
-class ImageFinetuneOptions(Strict):
+class ImageFinetuneOptions(ImageHead):
     """The network, its weights and how images are scaled for it are those of the run's
     ``features``."""
 
@@ -96,10 +104,6 @@ class ImageFinetuneOptions(Strict):
     """one layer, or the image branch of Wang et al"""
     branch: BranchShape = BranchShape()
     """options of head two_branch, those of image encoder ``two_branch``"""
-    no_imgnorm: bool = False
-    """leaves image vectors unnormalised (VSE0); head linear only"""
-    use_abs: bool = False
-    """takes absolute values after normalising (order); head linear only"""
 
     traits: ClassVar = ImageEncoderTraits(reads="pixels")
 
@@ -116,11 +120,8 @@ class ImageIdentityOptions(Strict):
     traits: ClassVar = ImageEncoderTraits(learns=False)
 
 
-class ImageLinearOptions(Strict):
-    no_imgnorm: bool = False
-    """leaves image vectors unnormalised (VSE0)"""
-    use_abs: bool = False
-    """takes absolute values after normalising (order)"""
+class ImageLinearOptions(ImageHead):
+    """Those of ``ImageHead``."""
 
 
 class ImageOpenClipOptions(PairShape):
@@ -136,15 +137,11 @@ class ImageOpenClipOptions(PairShape):
     traits: ClassVar = ImageEncoderTraits(reads="pixels", backbones=("open_clip",))
 
 
-class ImagePooledOptions(Strict):
+class ImagePooledOptions(ImageHead):
     pooling: Literal["gpo", "mean", "max"] = "gpo"
     """of the regions' vectors; ``gpo`` learns a weight for each place in the order of size"""
-    drop: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.2
+    drop: Share = 0.2
     """share of regions left out in training; 0.2 in the authors' code"""
-    no_imgnorm: bool = False
-    """leaves image vectors unnormalised"""
-    use_abs: bool = False
-    """takes absolute values after normalising (order)"""
 
     traits: ClassVar = ImageEncoderTraits(reads="regions")
 
@@ -165,25 +162,23 @@ class ImageTwoBranchOptions(BranchShape):
     """Those of ``BranchShape``, shared by both branches."""
 
 
-class TextGruOptions(Strict):
+class TextGruOptions(Absolute):
     """The defaults are those of the VSE++ and HAL code."""
 
     word_dim: Width = 300
     """size of a word vector"""
     layers: PositiveInt = 1
     """stacked GRU layers"""
-    use_abs: bool = False
-    """takes absolute values at the end (order)"""
     bidirectional: bool = False
     """a second GRU reads backwards; both states are averaged"""
     pooling: Literal["last", "mean", "max", "gpo"] = "last"
     """of the tokens' states: the last one, ``mean`` or ``max`` (HAL's "temporal pooling"), or
     ``gpo``, a learned mean over each dimension's sorted numbers (VSE-infinity)"""
-    drop_words: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    drop_words: Share = 0.0
     """share of a caption's words left out in training; 0.2 in VSE-infinity"""
     projection: bool = False
     """adds a linear layer after pooling (W_g of the VSE++ paper)"""
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    dropout: Share = 0.0
     """of word vectors, in training; 0.4 in SGRAF"""
     init: Literal["code", "xavier"] = "code"
     """``xavier`` as in HAL's papers"""
@@ -218,15 +213,13 @@ class TextOpenClipOptions(PairShape):
     traits: ClassVar = TextEncoderTraits(methods=("open_clip_tokens",), backbones=("open_clip",))
 
 
-class TextPooledOptions(Strict):
+class TextPooledOptions(Absolute):
     pooling: Literal["gpo", "mean", "max"] = "gpo"
     """of the tokens' vectors, as in image encoder ``pooled``"""
-    drop_words: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.2
+    drop_words: Share = 0.2
     """share of a caption's tokens left out in training; 0.2 in VSE-infinity"""
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    dropout: Share = 0.0
     """of the tokens' vectors, in training"""
-    use_abs: bool = False
-    """takes absolute values at the end (order)"""
 
     # It also gives a vector for each token, for similarities of fragments.
     traits: ClassVar = TextEncoderTraits(reads="fragments", words=True)

@@ -9,18 +9,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from vse_pipe.train.encoders.options import ImagePooledOptions, TextPooledOptions
-from vse_pipe.train.heads import GPO, l2norm_eps, linear, pool, thinned, unit
+from vse_pipe.train.heads import GPO, Projection, l2norm_eps, pool, thinned, unit
 
 
-class _Pooled(nn.Module):
+class _Pooled(Projection):
     """Draws the layer, then GPO."""
 
     def __init__(
         self, params: ImagePooledOptions | TextPooledOptions, inputs: int, embed_size: int, rng: torch.Generator
     ) -> None:
-        super().__init__()
-        self.params = params
-        self.fc = linear(inputs, embed_size, rng)
+        super().__init__(params, inputs, embed_size, rng)
         self.gpo = GPO(rng) if params.pooling == "gpo" else None
 
     def _pooled(self, vectors: Tensor, mask: Bool[Tensor, "sets n"], drop: float) -> Float[Tensor, "sets dim"]:

@@ -10,16 +10,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vse_pipe.train.encoders.options import ResidualShape
-from vse_pipe.train.heads import linear, unit, without_some
+from vse_pipe.train.heads import Projection, linear, unit, without_some
 
 
-class Residual(nn.Module):
+class Residual(Projection):
     """(B, D) to (B, embed_size): ``fc(x) + mlp(x)`` at unit length."""
 
     def __init__(self, params: ResidualShape, inputs: int, embed_size: int, rng: torch.Generator) -> None:
-        super().__init__()
-        self.params = params
-        self.fc = linear(inputs, embed_size, rng)
+        super().__init__(params, inputs, embed_size, rng)
         hidden = linear(inputs, params.hidden, rng)
         last = linear(params.hidden, embed_size, rng)
         self.mlp = nn.Sequential(hidden, nn.ReLU(), nn.Dropout(params.dropout), last)

@@ -8,17 +8,22 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import LossTraits
 
 
-class Curriculum(Strict):
+class Tempered(Strict):
+    tau: PositiveFloat = 0.05
+    """temperature"""
+
+
+class Hinges(Strict):
     """Options of losses with a margin."""
 
+    margin: NonNegativeFloat = 0.2
+    """by which a positive must beat a negative"""
     curriculum: NonNegativeFloat = 0.0
     """epochs (also fractions) in which the negatives that count fall from all of the batch to
     the loss's own number, hardest first; 0: no curriculum"""
 
 
-class CrclOptions(Strict):
-    tau: PositiveFloat = 0.05
-    """temperature"""
+class CrclOptions(Tempered):
     complementary: NonNegativeFloat = 5.0
     """weight of the negatives' part; 5 in the authors' code"""
 
@@ -57,9 +62,7 @@ class HalOptions(Strict):
     traits: ClassVar = LossTraits(above_zero=True, stuck=True, takes=("weights",))
 
 
-class HalEmnlpOptions(Curriculum):
-    margin: NonNegativeFloat = 0.2
-    """on the rescaled similarity; 0.2 in the paper"""
+class HalEmnlpOptions(Hinges):
     k: PositiveInt = 3
     """neighbours averaged; 3 in the paper, 1 in its row 2.23"""
     reading: Literal["A", "B"] = "A"
@@ -80,11 +83,9 @@ class HalEmnlpOptions(Curriculum):
         return self
 
 
-class HubOptions(Strict):
+class HubOptions(Tempered):
     """Defaults: the authors' code, but for ``tau``."""
 
-    tau: PositiveFloat = 0.05
-    """temperature"""
     centrality: NonNegativeFloat = 0.3
     """extra weight of a pair whose image or text is similar to the whole batch; 0: none"""
     uniform: NonNegativeFloat = 1.0
@@ -96,9 +97,7 @@ class HubOptions(Strict):
     """of Sinkhorn's algorithm"""
 
 
-class InfonceOptions(Strict):
-    tau: PositiveFloat = 0.05
-    """temperature; 0.05 in L2RM's paper and code"""
+class InfonceOptions(Tempered):
     learn: bool = False
     """trains the logarithm of the temperature with the model; it starts at ``tau`` and stays at
     0.01 or above (CLIP)"""
@@ -114,23 +113,16 @@ class InfonceOptions(Strict):
         return self
 
 
-class InfonceRceOptions(Strict):
-    tau: PositiveFloat = 0.05
-    """temperature; 0.05 in L2RM"""
+class InfonceRceOptions(Tempered):
     floor: float = Field(1e-7, gt=0, lt=1)
     """a probability given to a negative costs at most ``-log(floor)``; 1e-7 in the authors' code"""
 
 
-class MaxOptions(Curriculum):
-    margin: NonNegativeFloat = 0.2
-    """by which a positive must beat its hardest negative"""
-
+class MaxOptions(Hinges):
     traits: ClassVar = LossTraits(stuck=True)
 
 
-class RclOptions(Strict):
-    tau: PositiveFloat = 0.05
-    """temperature; 0.05 in the authors' code"""
+class RclOptions(Tempered):
     method: Literal["log", "tan", "abs", "exp", "gce"] = "log"
     """cost of a negative's probability; ``log`` in the authors' code"""
     q: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -148,7 +140,7 @@ class SigmoidOptions(Strict):
     traits: ClassVar = LossTraits(learns=True)
 
 
-class StructureOptions(Curriculum):
+class StructureOptions(Hinges):
     """Defaults: sections 2.2 and 3.1."""
 
     margin: NonNegativeFloat = 0.1
@@ -179,9 +171,7 @@ class StructureOptions(Curriculum):
         return self
 
 
-class SumOptions(Curriculum):
-    margin: NonNegativeFloat = 0.2
-    """by which a positive must beat each negative"""
+class SumOptions(Hinges):
     hardest: PositiveInt | None = None
     """only this many of the hardest negatives of a row and of a column count; null: all"""
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import LossMixture, fit_beta
 from vse_pipe.train.model import DualEncoder
-from vse_pipe.train.peers import Part, TwoNetworks, soft_triplets
+from vse_pipe.train.peers import Part, TwoNetworks
 from vse_pipe.train.schemes.options import Variant
 from vse_pipe.train.scored import LossTerms, Scored, sample_losses
 from vse_pipe.train.transport import directions
@@ -67,7 +67,7 @@ class Bicro(TwoNetworks):
     def soft_terms(self, scored: Scored, margins: Tensor) -> LossTerms:
         if self.params.variant == "code":
             scored = replace(scored, scores=scored.scores.T, same=scored.same.T)
-        return LossTerms(soft_triplets(scored, margins, self.params.variant), "sum")
+        return super().soft_terms(scored, margins)
 
 
 def _sides(scored: Scored) -> Sides:

@@ -1,14 +1,12 @@
 """Canonical correlation analysis: two linear maps in closed form, a baseline without training steps
 (Klein et al.)."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 from scipy.linalg import LinAlgError, cholesky, eigvalsh, solve_triangular, svd
 
-from vse_pipe.core.console import say, warn
+from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.train.closed_form import ClosedForm
 from vse_pipe.train.scheme import Setting
@@ -31,31 +29,22 @@ class Cca(ClosedForm):
                 f"scheme 'cca' has no more than {most} dimensions, those of the narrower side; set "
                 f"train.embed_size to at most that, not {setting.train.embed_size}"
             )
-        if setting.train.epochs > 1:
-            warn(f"cca: nothing changes after the first of train.epochs {setting.train.epochs}")
 
     def start(self, epoch: int) -> None:
         if epoch:
             return
         moments = self.moments()
         width, size = self.images.in_features, self.setting.train.embed_size
-        maps = canonical(moments.covariance, width, self.params.eta, size)
-        self.set_layers(moments.mean, maps.images, maps.texts)
-        highest, lowest = maps.correlations[[0, -1]]
-        say(f"cca: {len(self.setting.pairs)} pairs, correlations {highest:.4f} to {lowest:.4f}")
+        r, *maps = canonical(moments.covariance, width, self.params.eta, size)
+        self.set_layers(moments.mean, *maps)
+        say(f"cca: {len(self.setting.pairs)} pairs, correlations {r[0]:.4f} to {r[-1]:.4f}")
 
 
-@dataclass(frozen=True)
-class Canonical:
-    """correlations: r, falling; images, texts: maps of centred rows, ``diag(r) W^T``."""
-
-    correlations: Float64[ndarray, " dim"]
-    images: Float64[ndarray, "dim images"]
-    texts: Float64[ndarray, "dim texts"]
-
-
-def canonical(covariance: Float64[ndarray, "both both"], images: int, eta: float, size: int) -> Canonical:
-    """The ``size`` pairs of directions of largest correlation, each scaled by its correlation.
+def canonical(
+    covariance: Float64[ndarray, "both both"], images: int, eta: float, size: int
+) -> tuple[Float64[ndarray, " size"], Float64[ndarray, "size images"], Float64[ndarray, "size texts"]]:
+    """The ``size`` largest correlations r, falling, and their directions as maps of centred images
+    and of centred texts, each scaled by its correlation: ``diag(r) W^T``.
 
     covariance: as in ``Moments``; it is overwritten. images: number of its image columns. size: at
     most the smaller side. With ``C = C_xx + 1e-8 I``, ``C + eta lambda_max(C) I = L_x L_x^T``, the
@@ -77,11 +66,11 @@ def canonical(covariance: Float64[ndarray, "both both"], images: int, eta: float
         raise InputError(
             f"cca: a covariance of the training pairs is singular ({error}); raise scheme.cca.eta"
         ) from error
-    maps = (
+    image_map, text_map = (
         r[:size, None] * solve_triangular(factor, directions[:, :size], lower=True, trans="T").T
         for factor, directions in zip(factors, (left, right.T), strict=True)
     )
-    return Canonical(r[:size], *maps)
+    return r[:size], image_map, text_map
 
 
 def _factor(covariance: ndarray, eta: float) -> ndarray:

@@ -39,8 +39,8 @@ class Decl(Scheme):
         tau, threshold = self.setting.loss_options.tau, self.params.threshold
         trust = self.pair_values(self.setting.model, epoch, lambda batch: fits(batch, tau).diagonal())
         mixture = fit_gaussian(-trust)  # its first component is that of the lower mean
-        for doubt in mixture.doubts:
-            warn(f"decl, epoch {epoch + 1}: the pairs cannot be divided: {doubt}")
+        if mixture.doubt:
+            warn(f"decl, epoch {epoch + 1}: the pairs cannot be divided: {mixture.doubt}")
         self.matched = mixture.posterior > threshold
         say(f"decl: {trust_summary(mixture.posterior, threshold, self.setting.pairs.mismatched)}")
 

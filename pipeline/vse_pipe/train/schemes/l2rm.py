@@ -133,8 +133,8 @@ class L2rm(Scheme):
         params, pairs = self.params, self.setting.pairs
         losses = self.pair_losses(self.setting.model, epoch, params.margin, params.sample_loss)
         mixture = fit_beta(losses)
-        for doubt in mixture.doubts:
-            warn(f"l2rm, epoch {epoch + 1}: {doubt}")
+        if mixture.doubt:
+            warn(f"l2rm, epoch {epoch + 1}: {mixture.doubt}")
         clean = mixture.posterior > params.threshold
         if params.split == "truth":
             assert pairs.mismatched is not None

@@ -8,8 +8,8 @@ from vse_pipe.core.devices import sent
 from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import LossMixture, fit_gaussian
 from vse_pipe.train.model import DualEncoder
-from vse_pipe.train.peers import Part, TwoNetworks, soft_triplets
-from vse_pipe.train.schemes.options import Shape, Variant
+from vse_pipe.train.peers import Part, TwoNetworks
+from vse_pipe.train.schemes.options import Variant
 from vse_pipe.train.scored import LossTerms, Scored, sample_losses
 
 
@@ -26,10 +26,6 @@ class Ncr(TwoNetworks):
 
     name = "ncr"
 
-    @property
-    def shape(self) -> Shape:  # type: ignore[override]
-        return self.params.soft_margin
-
     def mixture(self, network: DualEncoder, epoch: int) -> LossMixture:
         return fit_gaussian(self.pair_losses(network, epoch, self.params.margin))
 
@@ -43,9 +39,6 @@ class Ncr(TwoNetworks):
 
     def warm_up_terms(self, scored: Scored) -> LossTerms:
         return LossTerms(sample_losses(scored, self.params.margin), "sum")
-
-    def soft_terms(self, scored: Scored, margins: Tensor) -> LossTerms:
-        return LossTerms(soft_triplets(scored, margins, self.params.variant), "sum")
 
     def _predicted(self, place: int, batch: Batch) -> Tensor:
         return predicted(self.judged(self.networks[place], batch), self.params.margin)
