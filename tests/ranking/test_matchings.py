@@ -81,11 +81,10 @@ tied = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=11), ele
 relaxations = st.sampled_from([0.4, 1.0, 1.25, 1.5, 2.5, 3.0, 10.0])
 
 
-@pytest.fixture(params=[(128, 1 << 23), (1, 1), (2, 6)], ids=["plenty", "one by one", "short lists"])
+@pytest.fixture(params=[128, 1, 2], ids=["plenty", "one by one", "short lists"])
 def lists(request, monkeypatch):
-    """How many candidates are listed at first and fetched at once; short lists run dry in every example."""
-    monkeypatch.setattr(matching, "FIRST_CANDIDATES", request.param[0])
-    monkeypatch.setattr(matching, "FETCHED_AT_ONCE", request.param[1])
+    """How many candidates are listed at once; short lists run dry in every example."""
+    monkeypatch.setattr(matching, "CANDIDATES", request.param)
 
 
 @pytest.mark.usefixtures("lists")

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import starmap
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import fragments
 from vse_pipe.ranking.scores import Scores
-
-_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -57,11 +55,7 @@ class ItemBias:
 
     def apply(self, scores: Scores) -> Scores:
         """The corrected scores in the precision of ``scores``."""
-        return scores.mapped(lambda strip, rows: self.corrected(strip), self.notes, correction=self.corrected)
-
-    def corrected(self, part: Float[Tensor, "rows some"], items: slice = _ALL) -> Float[Tensor, "rows some"]:
-        """Scores of these items."""
-        return torch.add(-self.bias[items].to(part), part, alpha=self.scale)
+        return scores.mapped(lambda strip, rows: torch.add(-self.bias.to(strip), strip, alpha=self.scale), self.notes)
 
 
 def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[Tensor, " items"]:
@@ -82,68 +76,36 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
     return reduce(torch.logaddexp, starmap(summed, scores.blocks()))
 
 
+@dataclass(frozen=True)
 class Shares:
-    """Sums of ``e^{beta s(q, n)}`` over queries for each item, without its dominant query:
-    ``first``, exponent of that query; ``query``, its row; ``second``, exponent of the runner-up;
-    ``rest``, the sum relative to the second.
+    """Sums of ``e^{beta s(q, n)}`` over queries for each item: ``largest``, the score of its
+    dominant query, and ``rest``, the logarithm of the sum over the others, float64.
 
-    Subtracting a dominant query from the sum over all queries would cancel to nothing. Without it
-    nothing cancels: each other query has at most half of the sum."""
+    Subtracting a dominant query from the sum over all queries would cancel to nothing. Each other
+    query has at most half of the sum."""
 
-    def __init__(self, strip: Float[Tensor, "rows items"], start: int, beta: float) -> None:
-        self.beta = beta
-        largest, runner_up, query = _leaders(strip)
-        self.first, self.second, self.query = largest.double() * beta, runner_up.double() * beta, query
-        # A strip of one query has second -inf, and -inf - -inf would be NaN.
-        shares = torch.add(-self.second.nan_to_num(neginf=0.0).to(strip), strip, alpha=beta).exp_()
-        self.rest = fragments.column_sums(shares.scatter_(0, self.query[None], 0.0))
-        self.query += start
+    beta: float
+    largest: Float[Tensor, " items"]
+    rest: Float[Tensor, " items"]
 
     @classmethod
     def over(cls, scores: Scores, beta: float) -> "Shares":
-        parts = (cls(strip, rows.start, beta) for rows, strip in scores.blocks())
-        bank = next(parts)
-        for part in parts:
-            bank.add(part)
-        return bank
+        parts = []
+        for _, strip in scores.blocks():
+            largest, query = strip.max(dim=0, keepdim=True)
+            others = strip.scatter(0, query, -torch.inf)
+            parts.append(cls(beta, largest[0], fragments.column_log_sums(others * beta)))
+        return reduce(cls._joined, parts)
 
-    def add(self, part: "Shares") -> None:
-        """Take in further queries."""
-        ahead = part.first > self.first
-        runner_up = torch.where(ahead, self.first, part.first)
-        second = torch.maximum(torch.maximum(self.second, part.second), runner_up)
-        self.rest = (
-            self.rest * (self.second - second).exp()
-            + part.rest * (part.second - second).exp()
-            + (runner_up - second).exp()
-        )
-        self.first = torch.where(ahead, part.first, self.first)
-        self.query = torch.where(ahead, part.query, self.query)
-        self.second = second
+    def _joined(self, part: "Shares") -> "Shares":
+        runner_up = torch.minimum(self.largest, part.largest).double() * self.beta
+        rest = torch.logaddexp(self.rest, part.rest).logaddexp(runner_up)
+        return Shares(self.beta, torch.maximum(self.largest, part.largest), rest)
 
-    @cached_property
-    def logs_of_all(self) -> Float[Tensor, " items"]:
-        return self.first + torch.log1p(self.rest * (self.second - self.first).exp())
-
-    def log_odds(self, strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
+    def log_odds(self, strip: Float[Tensor, "rows items"]) -> Float[Tensor, "rows items"]:
         """``log(p / (1 - p))`` for the share p of each of these queries: its ``e^{b x_qn}`` against
         the sum over the others. In the precision of the scores; inf where there are no others."""
-        logs = torch.add(-self.logs_of_all.to(strip), strip, alpha=self.beta)
-        # Shares of one half or more belong to the dominant query (see below); rounding must not
-        # lift a share above 1.
-        odds = logs - logs.exp().clamp_(max=0.75).neg_().log1p_()
-        # 1 - p of the dominant query is exactly the rest of the sum. Queries that share the lead
-        # have the same odds.
-        best = (self.first - (self.second + self.rest.log())).to(odds)
-        led = ((self.query >= rows.start) & (self.query < rows.stop)).nonzero()[:, 0]
-        odds[self.query[led] - rows.start, led] = best[led]
-        shared = (self.second == self.first).nonzero()[:, 0]
-        leads = strip[:, shared].double() * self.beta == self.first[shared]
-        odds[:, shared] = torch.where(leads, best[shared], odds[:, shared])
-        return odds
-
-
-def _leaders(strip: Float[Tensor, "rows items"]) -> tuple[Tensor, Tensor, Int[Tensor, " items"]]:
-    """For each item the largest score, the second (-inf with one row), and the largest's row."""
-    first, query = strip.max(dim=0)
-    return first, strip.scatter(0, query[None], -torch.inf).amax(dim=0), query
+        first = self.largest.double() * self.beta
+        logs = torch.add(-torch.logaddexp(first, self.rest).to(strip), strip, alpha=self.beta)
+        odds = logs - logs.exp().neg_().log1p_()
+        return torch.where(strip == self.largest, (first - self.rest).to(odds), odds)

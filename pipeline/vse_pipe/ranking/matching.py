@@ -19,8 +19,7 @@ from vse_pipe.ranking.inference.options import Mode
 from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores, top_k
 
-FIRST_CANDIDATES = 128
-FETCHED_AT_ONCE = 1 << 23
+CANDIDATES = 128
 
 
 @dataclass(frozen=True)
@@ -97,10 +96,10 @@ def _best_first(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np
 
 
 def _first_candidates(scores: Scores) -> _Lists:
-    shape = scores.shape[0], min(FIRST_CANDIDATES, scores.shape[1])
+    shape = scores.shape[0], min(CANDIDATES, scores.shape[1])
     values, columns = np.empty(shape), np.empty(shape, np.int32)
     for rows, strip in scores.blocks():
-        best, places = top_k(strip, FIRST_CANDIDATES)
+        best, places = top_k(strip, CANDIDATES)
         if not best.isfinite().all():
             raise InputError("scores hold NaN or infinite values and cannot be matched")
         values[rows], columns[rows] = best.double().cpu().numpy(), places.int().cpu().numpy()
@@ -108,22 +107,19 @@ def _first_candidates(scores: Scores) -> _Lists:
 
 
 class _Assignment:
-    """State of the proposals: what each item holds, best first, and the unused rest of each query's
-    candidate list.
+    """State of the proposals: what each item has accepted, best first, and each query's candidates.
 
-    The list of query q lies in ``listed_scores`` and ``listed_items`` from ``position[q]`` to
-    ``end[q]``; ``last_score`` and ``last_item`` are its last entry, also after the list is used up;
-    ``complete[q]``: no further item can be added. Where an item holds fewer than ``quota`` queries
-    its last scores are -inf."""
+    ``listed_scores`` and ``listed_items`` are (queries, best); query q has asked those before
+    ``position[q]``, and its list ends at ``end[q]``; ``complete[q]``: no further item can be added.
+    Where an item has accepted fewer than ``quota`` queries its last scores are -inf."""
 
     def __init__(self, scores: Scores, lists: _Lists, k: int, quota: int) -> None:
-        (queries, items), length = scores.shape, lists[0].shape[1]
+        queries, items = scores.shape
         self.scores, self.k, self.quota = scores, k, quota
-        self.listed_scores, self.listed_items = (values.ravel() for values in lists)
-        self.last_score, self.last_item = (values[:, -1].copy() for values in lists)
-        self.position = np.arange(queries, dtype=np.int64) * length
-        self.end = self.position + length
-        self.complete = np.full(queries, length == items)
+        self.listed_scores, self.listed_items = (values.copy() for values in lists)
+        self.position = np.zeros(queries, np.int64)
+        self.end = np.full(queries, lists[0].shape[1])
+        self.complete = self.end == items
         self.filled = np.zeros(queries, np.int64)
         self.held_scores = np.full((items, quota), -np.inf)
         self.held_rows = np.zeros((items, quota), np.int64)
@@ -132,8 +128,10 @@ class _Assignment:
     def solve(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rows, columns and scores of the matched pairs, unordered."""
         self._propose()
-        while len(dry := np.flatnonzero((self.filled < self.k) & (self.position == self.end) & ~self.complete)):
-            self._extend(dry)
+        while (dry := (self.filled < self.k) & (self.position == self.end) & ~self.complete).any():
+            for rows in self.scores.strips():
+                if dry[rows].any():
+                    self._extend(rows, np.flatnonzero(dry[rows]))
             self._propose()
         columns = np.repeat(np.arange(len(self.sizes)), self.sizes)
         is_held = np.arange(self.quota) < self.sizes[:, None]
@@ -146,9 +144,9 @@ class _Assignment:
         free = np.arange(len(self.filled))
         while len(free := free[(self.filled[free] < self.k) & (self.position[free] < self.end[free])]):
             lacking = np.minimum(self.k - self.filled[free], self.end[free] - self.position[free])
-            entries, rows = spans(self.position[free], lacking), np.repeat(free, lacking)
+            rows, places = np.repeat(free, lacking), spans(self.position[free], lacking)
             self.position[free] += lacking
-            scores, items = self.listed_scores[entries], self.listed_items[entries]
+            scores, items = self.listed_scores[rows, places], self.listed_items[rows, places]
             worst = self.held_scores[items, -1]
             winning = (scores > worst) | ((scores == worst) & (rows < self.held_rows[items, -1]))
             lost = self._hold(scores[winning], rows[winning], items[winning].astype(np.int64))
@@ -172,46 +170,22 @@ class _Assignment:
         self.filled -= np.bincount(lost, minlength=len(self.filled))
         return lost
 
-    def _extend(self, dry: np.ndarray) -> None:
-        """Give the ``dry`` queries further candidates; drop used entries of all lists."""
-        width = min(max(FETCHED_AT_ONCE // len(dry), FIRST_CANDIDATES), self.scores.shape[1])
-        parts = []
-        for rows in self.scores.strips():
-            of_strip = slice(*np.searchsorted(dry, [rows.start, rows.stop]))
-            if of_strip.start < of_strip.stop:
-                parts.append(self._still_winnable(rows, dry[of_strip], width))
-        values, items, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
-        self.complete[dry] = counts <= width
-        unused = spans(self.position, self.end - self.position)
-        self.listed_scores = np.concatenate([self.listed_scores[unused], values])
-        self.listed_items = np.concatenate([self.listed_items[unused], items])
-        lengths = self.end - self.position
-        self.end = lengths.cumsum()
-        lengths[dry] = np.minimum(counts, width)
-        self.end[dry] = len(unused) + lengths[dry].cumsum()
-        self.position = self.end - lengths
-        extended = dry[counts > 0]
-        self.last_score[extended] = self.listed_scores[self.end[extended] - 1]
-        self.last_item[extended] = self.listed_items[self.end[extended] - 1]
-
-    def _still_winnable(
-        self, rows: slice, queries: np.ndarray, width: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For queries of one strip the best ``width`` items beyond their lists that may accept
-        them: scores and items, flat, and the number of all such items. An item never accepts later
-        what it refuses now."""
-        strip = self.scores.strip(rows)
-        strip = strip[torch.from_numpy(queries - rows.start).to(strip.device)]
+    def _extend(self, rows: slice, dry: np.ndarray) -> None:
+        """New candidates for the ``dry`` queries of a strip: the best items beyond their lists that
+        may accept them. An item never accepts later what it refuses now."""
+        queries, strip = rows.start + dry, self.scores.strip(rows)
+        strip = strip[torch.from_numpy(dry).to(strip.device)]
         columns = torch.arange(strip.shape[1], device=strip.device)
-
-        def on_device(values: np.ndarray) -> Tensor:
-            return torch.from_numpy(values).to(strip.device)
-
-        last_score = on_device(self.last_score[queries]).to(strip)[:, None]
-        last_item = on_device(self.last_item[queries])[:, None]
-        unlisted = (strip < last_score) | ((strip == last_score) & (columns > last_item))
-        winnable = unlisted & (strip >= on_device(self.held_scores[:, -1]).to(strip))
-        values, items = top_k(strip.masked_fill(~winnable, -torch.inf), width)
-        counts = winnable.sum(dim=1)
-        chosen = torch.arange(values.shape[1], device=strip.device) < counts[:, None]
-        return values[chosen].double().cpu().numpy(), items[chosen].int().cpu().numpy(), counts.cpu().numpy()
+        last = queries, self.end[queries] - 1
+        last_scores, last_items, worst = (
+            torch.from_numpy(values).to(strip.device)
+            for values in (self.listed_scores[last], self.listed_items[last], self.held_scores[:, -1])
+        )
+        last_scores, last_items = last_scores.to(strip)[:, None], last_items[:, None]
+        unlisted = (strip < last_scores) | ((strip == last_scores) & (columns > last_items))
+        winnable = unlisted & (strip >= worst.to(strip))
+        values, items = top_k(strip.masked_fill(~winnable, -torch.inf), self.listed_items.shape[1])
+        counts = winnable.sum(dim=1).cpu().numpy()
+        self.listed_scores[queries], self.listed_items[queries] = values.double().cpu().numpy(), items.cpu().numpy()
+        self.position[queries], self.end[queries] = 0, np.minimum(counts, values.shape[1])
+        self.complete[queries] = counts <= values.shape[1]

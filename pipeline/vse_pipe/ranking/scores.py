@@ -16,14 +16,10 @@ from vse_pipe.core import console
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking.fragments import Fused, Several, Sides, blocks, plain
 
-# Rows or columns, as a slice or as numbers.
-Some = slice | Tensor
 # A function of images and captions, whose traits say which kind of sides it takes; ``Fused``, or a
 # ``Cascade``, whose scores depend on all items of a query.
 Similarity = Any
 Rescore = Callable[[Tensor, slice], Tensor]
-# A rescoring of any rows and some columns, given the columns.
-Correction = Callable[[Tensor, slice], Tensor]
 
 # Most rows of a strip on a CPU, and most scores of one.
 STRIP, _LARGEST = 256, 1 << 26
@@ -74,11 +70,7 @@ class Scores:
     """Scores of queries (rows) against items (columns), larger is better.
 
     Each pass makes them again unless they are kept. Memory use is some copies of a strip. notes:
-    from a rescoring; strips_of: scores with the same strips; height: of a strip.
-
-    product: scores of any queries with any items before all rescorings, where these are not kept;
-    the transpose has the same one. correction: what turns a product into these scores, or into
-    others that order the items of a query alike."""
+    from a rescoring; strips_of: scores with the same strips; height: of a strip."""
 
     def __init__(
         self,
@@ -90,8 +82,6 @@ class Scores:
         height: int = 0,
     ) -> None:
         self.shape, self.notes = shape, notes or {}
-        self.product: Callable[[Some, Some], Tensor] | None = None
-        self.correction: Correction | None = None
         self._compute, self._transpose, self._strips_of = compute, transpose, strips_of
         self._height = height or strip_height(shape[1])
 
@@ -122,7 +112,6 @@ class Scores:
         heights = strip_height(len(items), device), strip_height(len(queries), device)
         scores = cls(shape, lambda rows: similarity(queries[rows], items), lambda: transposed, height=heights[0])
         transposed = cls(shape[::-1], backward, lambda: scores, height=heights[1])
-        scores.product = transposed.product = lambda rows, columns: similarity(queries[rows], items[columns])
         return scores
 
     @classmethod
@@ -177,19 +166,10 @@ class Scores:
             raise ValueError("rescored scores have no transpose; transpose first, then rescore")
         return self._transpose()
 
-    def mapped(
-        self,
-        rescore: Rescore,
-        notes: Mapping[str, float] | None = None,
-        correction: Correction | None = None,
-    ) -> "Scores":
+    def mapped(self, rescore: Rescore, notes: Mapping[str, float] | None = None) -> "Scores":
         """The scores after ``rescore(strip, rows)``, which gets (B, N) and its rows, keeps the
-        shape, and must not write into the strip. correction: of any rows and some columns, which
-        orders the items of a query alike."""
-        rescored = Scores(self.shape, lambda rows: rescore(self.strip(rows), rows), notes=notes, strips_of=self)
-        if correction and not self.correction:
-            rescored.product, rescored.correction = self.product, correction
-        return rescored
+        shape, and must not write into the strip."""
+        return Scores(self.shape, lambda rows: rescore(self.strip(rows), rows), notes=notes, strips_of=self)
 
     def strips(self) -> Iterator[slice]:
         """The row slices that ``strip`` accepts."""

@@ -4,7 +4,6 @@ A keyword cannot follow ``import``: load this module by name, through
 ``vse_pipe.project.registry``."""
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
@@ -31,12 +30,9 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
         )
     shares = Shares.over(scores, params.beta)
 
-    def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
-        odds = shares.log_odds(strip, rows)
-        # Only the odds preserve the distance of a share from 1.
-        return _share_of(odds) if params.include_query else odds
-
-    return scores.mapped(rescore)
+    # Only the odds preserve the distance of a share from 1.
+    odds = scores.mapped(lambda strip, rows: shares.log_odds(strip))
+    return odds.mapped(lambda strip, rows: _share_of(strip)) if params.include_query else odds
 
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:

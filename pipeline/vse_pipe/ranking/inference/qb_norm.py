@@ -33,4 +33,5 @@ def _corrected(scores: Scores, bank: Bank, beta: float) -> Rescore:
         return lambda strip, rows: torch.add(-bias.to(strip), strip, alpha=beta)
     if scores.shape[0] == 1:
         return lambda strip, rows: torch.zeros_like(strip)
-    return Shares.over(scores, beta).log_odds
+    shares = Shares.over(scores, beta)
+    return lambda strip, rows: shares.log_odds(strip)
