@@ -1,5 +1,7 @@
 """Charts and figures of the report, numbers as text, and the queries that are shown."""
 
+import json
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -10,63 +12,43 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import stages as naive
+from tests.report import project as base
 from vse_pipe.core.seeds import generator
-from vse_pipe.report import bins, charts, vega
+from vse_pipe.report import vega
 from vse_pipe.report.formatting import fixed, interval, percent, plural, signed, significant, thousands
 from vse_pipe.report.picks import KINDS, change, mix
-from vse_pipe.report.settings import Point
+from vse_pipe.report.sections.criteria import _points, log_edges
 
 
-def test_learning_curves_and_sweeps_have_a_point_a_run_and_a_tick_a_value_and_level_lines():
-    histories = {
-        "sum": pd.DataFrame({"epoch": [1, 2, 3], "val_rsum": [10.0, 30.0, 20.0], "loss": [3.0, 2.0, 1.0]}),
-        "a.b-c": pd.DataFrame({"epoch": [1, 2], "val_rsum": [5.0, 6.0], "loss": [0.0, 0.0]}),
-    }
-    spec = charts.validation(histories)
-    assert not {"$schema", "config"} & set(spec), "no address of a schema and no theme"
-    assert [(row["run"], row["epoch"]) for row in spec["data"]["values"] if row["kept"]] == [("sum", 2), ("a.b-c", 2)]
-    assert [drawn(spec).count(f">{run}<") for run in histories] == [1, 1]
-    losses = drawn(charts.training(histories["sum"]))
-    assert [losses.count(f">{epoch}</text>") for epoch in "123"] == [1, 1, 1]
-    assert "<path" in drawn(charts.training(histories["a.b-c"])), "a loss of zero"
-    assert "vegaEmbed" in vega.library()
-    assert vega.library() is vega.library()
-    points = [point(1, "a", 10.0), point(5, "b", 14.0), point(5, "c", 12.0), point(20, "d", 11.0)]
-    spec = charts.sweep(points, [], "k of HAL", "loss.k")
-    rows = (marked(spec, "point")[0].get("data") or spec["data"])["values"]
-    assert [(row["x"], row["run"], row["rsum"]) for row in rows] == [(p.x, p.run, p.rsum) for p in points]
-    assert marked(spec, "point")[0]["encoding"]["x"]["axis"]["values"] == [1, 5, 20]
-    svg = drawn(spec)
-    assert svg.count('aria-roledescription="point"') == 4
-    assert all(f">{value}<" in svg for value in ("1", "5", "20", "k of HAL"))
-    points = [point(1, "a", 10.0), point(2, "b", 14.0)]
-    svg = drawn(charts.sweep(points, [point(None, "without", 9.0), point(None, "other", 15.0)], "k", "loss.k"))
-    assert svg.count('aria-roledescription="rule mark"') == 2
-    assert [svg.count(f">{name}<") for name in ("loss.k", "without", "other")] == [1, 1, 1]
-    assert ">loss.k<" not in drawn(charts.sweep(points, [], "k", "loss.k"))
-    points = [point(1, "a", 10.0, (8.0, 13.0)), point(2, "b", 14.0), point(3, "c", 11.0, (9.0, 12.0))]
-    spec = charts.sweep(points, [], "k", "loss.k")
-    assert drawn(spec).count('aria-roledescription="rule mark"') == 2
-    assert not marked(charts.sweep(points[1:2], [], "k", "loss.k"), "rule")
+def drawn(page, name):
+    """The charts of a section as Vega draws them; raises where a specification is not valid."""
+    section = base.section(page, name)
+    texts = re.findall(r'data-chart="[^"]*">(.*?)</script>', section, re.DOTALL)
+    return [vl_convert.vegalite_to_svg(json.loads(text)) for text in texts]
 
 
-def point(x, run, rsum, interval=None):
-    return Point(x, run, rsum, interval, 0.0, 1)
+def marks(svg, kind):
+    return svg.count(f'aria-roledescription="{kind}"')
 
 
-def marked(spec, kind):
-    """The layers with marks of one kind."""
-    return [layer for layer in spec["layer"] if layer["mark"]["type"] == kind]
-
-
-def drawn(spec):
-    """The chart as Vega would draw it: raises where the specification is not valid."""
-    return vl_convert.vegalite_to_svg(spec)
-
-
-def layers(spec):
-    """Rows of the mean, of the line before and of the line after."""
-    return [layer["data"]["values"] for layer in spec["layer"]]
+def test_charts_have_a_mark_for_each_run_value_and_criterion(page):
+    steepness, batch, convergence = drawn(page, "sweeps")
+    # A point and an interval a run; a tick a value; a legend only beside baselines.
+    assert (marks(steepness, "point"), marks(steepness, "rule mark")) == (3, 3)
+    assert all(f">{text}<" in steepness for text in ("10", "80", "beta of the loss"))
+    assert ">loss.beta<" not in steepness
+    assert [batch.count(f">{name}<") for name in ("sum", "max")] == [1, 1]
+    assert (marks(batch, "point"), marks(batch, "rule mark")) == (1, 3)
+    for svg, runs in ((convergence, 2), (drawn(page, "curves")[0], 3)):
+        assert (marks(svg, "line mark"), marks(svg, "point")) == (runs, runs)
+    losses = drawn(page, "curves")[1:]
+    assert len(losses) == 3
+    assert all(svg.count(f">{epoch}</text>") == 1 for svg in losses for epoch in (2, 14))
+    for svg in drawn(page, "relaxation"):
+        assert (marks(svg, "line mark"), marks(svg, "point")) == (6, 6)
+    assert all(marks(svg, "bar") > 1 for svg in drawn(page, "changes"))
+    plain, *rest = drawn(page, "hubness")[: len(base.CRITERIA)]
+    assert [marks(svg, "line mark") for svg in (plain, *rest)] == [1] + [2] * len(rest)
 
 
 @pytest.fixture
@@ -114,9 +96,14 @@ def test_written(got, expected):
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=30))
-def test_bins_of_the_log_histogram_equal_the_loops_leave_no_gap_and_grow(n):
-    assert bins.log_histogram(np.array(n)) == naive.log_histogram(n)
-    edges = bins.log_edges(3000)
+def test_bins_of_n_equal_the_loops_leave_no_gap_and_grow(n):
+    table = _points(np.array(n))
+    bins = [
+        (int(name.split()[0]), int(name.split()[-1]), items)
+        for name, items in zip(table["range"], table["items"], strict=True)
+    ]
+    assert bins == naive.log_histogram(n)
+    edges = log_edges(3000)
     assert edges[:7] == [1, 2, 3, 4, 6, 8, 11]
     assert edges[-1] > 3000
     assert all(high <= 1.25 * low + 1 for low, high in pairwise(edges))

@@ -23,7 +23,6 @@ from vse_pipe.project.params.schema import EnsembleNode, EvaluateParams, SweepNo
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import spreads
 from vse_pipe.ranking.intervals import Figures
-from vse_pipe.report import charts
 from vse_pipe.report.results import mean
 from vse_pipe.report.stage import report
 
@@ -39,29 +38,6 @@ FOUND = {
 }  # fmt: skip
 
 
-def test_charts_of_reliability_and_relaxation_have_lines_for_criteria_and_points():
-    spec = charts.reliability({"nns": FOUND, "csls": FOUND})
-    rows = spec["data"]["values"]
-    assert len(rows) == 2 * 8
-    assert [(row["told"], row["matched"]) for row in rows[:2]] == [(0.04, 0.0), (0.14, 0.1)]
-    drawn = vl_convert.vegalite_to_svg(spec)
-    assert drawn.count('aria-roledescription="line mark"') == 3
-    assert drawn.count('aria-roledescription="point"') == 16
-    recalls = {"validation": [40.0, 42.0, 41.0], "ranked": [38.0, None, 39.0]}
-    table = pd.DataFrame({"lambda": [1.0, 1.5, 2.0], **recalls, "chosen": [False, True, False]})
-    spec = charts.curves({"rgm": table, "is+rgm": table}, NAMES)
-    rows = spec["data"]["values"]
-    own = [row for row in rows if row["criterion"] == "rgm"]
-    drawn = [(row["split"], row["lambda"], row["recall"]) for row in own]
-    assert [of[1:] for of in drawn if of[0] == "validation"] == [(1.0, 40.0), (1.5, 42.0), (2.0, 41.0)]
-    assert [of[1:] for of in drawn if of[0] == "test"] == [(1.0, 38.0), (2.0, 39.0)]
-    assert [row["lambda"] for row in rows if row["chosen"]] == [1.5, 1.5]
-    drawn = vl_convert.vegalite_to_svg(spec)
-    assert drawn.count('aria-roledescription="line mark"') == 4
-    assert drawn.count('aria-roledescription="point"') == 2
-
-
-@pytest.mark.acceptance
 def test_page_and_metrics_have_it_where_it_was_measured(project, page):
     assert 'id="calibration"' not in page
     path = paths.evaluated("max", "csls") / evaluation.METRICS
@@ -71,6 +47,9 @@ def test_page_and_metrics_have_it_where_it_was_measured(project, page):
     row = re.search(r'<tr><th scope="row">csls</th>(.*?)</tr>', section).group(1)
     assert base.words(row) == ["isotonic", "1,400", "25.6%", "12.1%", "0.043", "0.031\u20130.065", "0.176"]
     assert "text to image: csls is off by 0.043 on average" in section
+    spec = re.search(r'data-chart="[^"]*">(.*?)</script>', section, re.DOTALL).group(1)
+    drawn = vl_convert.vegalite_to_svg(json.loads(spec))
+    assert [drawn.count(f'aria-roledescription="{mark}"') for mark in ("line mark", "point")] == [2, 8]
     told = json.loads((project / "reports/metrics.json").read_text())
     assert told["max"]["csls"]["calibration"]["image_to_text"] == {"ece": 0.0432, "brier": 0.1765}
 

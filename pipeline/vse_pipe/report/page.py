@@ -4,11 +4,9 @@ import base64
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
-from jinja2 import Environment
 from markupsafe import Markup
 
 from vse_pipe.artifacts.evaluation import KS
@@ -16,7 +14,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import nodes
 from vse_pipe.report import formatting, vega
-from vse_pipe.report.pictures import Collector
+from vse_pipe.report.pictures import Collector, page_environment
 from vse_pipe.report.reading import UNCOMPUTED
 from vse_pipe.report.results import Group, Results, RunResult
 from vse_pipe.report.sections import criteria, examples, figures, training
@@ -145,18 +143,13 @@ def style() -> Markup:
     return Markup("\n").join([*map(_asset, STYLES), *scoped])
 
 
-@cache
-def page_environment() -> Environment:
-    return formatting.template_environment(_FOLDER)
-
-
 def _sections(results: Results, collector: Collector) -> Iterator[Section]:
     for name, title, context in SECTIONS:
         if (values := context(results, collector)) is not None:
             html = (
                 page_environment()
                 .get_template(f"sections/{name}.html")
-                .render(**values, unconverged=results.unconverged)
+                .render(**values, page=collector, unconverged=results.unconverged)
             )
             yield Section(name, title, _trusted(html))
 

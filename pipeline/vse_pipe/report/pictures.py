@@ -1,17 +1,23 @@
-"""Thumbnails: each picture is in the page once, as a WebP data URI."""
+"""Pictures and charts of a page: each picture is in it once, as a WebP data URI."""
 
 import base64
 import io
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
+from jinja2 import Environment
+from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 from PIL import Image, ImageOps
 
 from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core.errors import UnreadableImage
 from vse_pipe.pictures.read import decoding, open_picture
+from vse_pipe.report.formatting import template_environment
 
 _QUALITY = 80
 
@@ -53,11 +59,15 @@ class Thumbnail:
 
 @dataclass(frozen=True)
 class Chart:
-    """id: of the element with ``spec``. label: the chart in a sentence, for screen readers."""
+    """id: of the element with ``spec``, a specification of Vega-Lite."""
 
     id: str
-    label: str
     spec: Markup
+
+
+@cache
+def page_environment() -> Environment:
+    return template_environment(Path(__file__).parent)
 
 
 @dataclass
@@ -70,12 +80,14 @@ class Collector:
     _symbols: dict[str, str] = field(default_factory=dict)
     _charts: int = 0
 
-    def chart(self, spec: dict, label: str) -> Chart:
+    def chart(self, name: str, **values: Any) -> Chart:
+        """The chart of charts/<name>.json with ``values``, among them tables of rows."""
         self._charts += 1
-        # JSON whose strings cannot end its <script> element.
-        text = json.dumps(spec, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-        text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-        return Chart(f"chart-{self._charts}", label, Markup(text))  # noqa: S704 (escaped here)
+        tables = {key: value for key, value in values.items() if isinstance(value, pd.DataFrame)}
+        rows = {key: json.loads(table.to_json(orient="records")) for key, table in tables.items()}
+        text = page_environment().get_template(f"charts/{name}.json").render(values | rows)
+        spec = htmlsafe_json_dumps(json.loads(text), separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        return Chart(f"chart-{self._charts}", spec)
 
     def picture(self, catalogue: Catalogue, image_id: int) -> Thumbnail:
         """The picture of an image. Raises as ``Catalogue.content``."""

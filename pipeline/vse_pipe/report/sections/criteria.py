@@ -1,7 +1,7 @@
 """Sections on criteria: what they change, their relaxation and calibration, and hubness with the
 worst hubs and their queries."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -12,9 +12,7 @@ import pyarrow as pa
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking import hubness
-from vse_pipe.report import charts
-from vse_pipe.report.bins import log_edges
-from vse_pipe.report.formatting import HEADINGS, percent
+from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.picks import change
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Evaluation, Group, Results, RunResult
@@ -58,21 +56,12 @@ def changes(results: Results, collector: Collector) -> dict | None:
                 cards.append(_examples(result, run, sides, previews, results.params.seed))
         return {
             "baseline": run.baseline.inference,
-            "charts": [_balance_chart(run, place, rows, collector) for place in range(len(DIRECTIONS))],
             "rows": rows,
             "examples": [card for card in cards if card["rows"]],
         }
 
     headings = [HEADINGS[direction] for direction in DIRECTIONS]
     return {"groups": _by_run(results, of_run), "headings": headings, "ks": CHANGED_KS}
-
-
-def _balance_chart(run: RunResult, place: int, rows: list[dict], collector: Collector) -> dict:
-    counts = [(row["inference"], *row["cells"][place][0]) for row in rows]
-    heading = HEADINGS[DIRECTIONS[place]]
-    counts_text = "; ".join(f"{name} repairs {repaired} and breaks {broken}" for name, repaired, broken in counts)
-    label = f"{heading}, queries right at 1 under a criterion against {run.baseline.inference}: {counts_text}."
-    return {"heading": heading, "chart": collector.chart(charts.balance(counts), label)}
 
 
 def _examples(
@@ -114,52 +103,36 @@ def relaxation(results: Results, collector: Collector) -> dict | None:
     def of_run(run: RunResult, group: Group) -> dict | None:
         relaxations = {name: result.relaxation for name, result in run.evaluations.items()}
         tables = {name: table.to_pandas() for name, table in relaxations.items() if table is not None}
-        sides = [_relaxation_side(tables, direction, names, collector) for direction in DIRECTIONS] if tables else []
-        return {"criteria": list(tables), "sides": sides} if tables else None
+        if not tables:
+            return None
+        table = pd.concat(tables, names=["criterion"]).reset_index("criterion")
+        sides = [_relaxation_side(table[table["direction"] == direction], direction) for direction in DIRECTIONS]
+        return {"criteria": list(tables), "sides": sides}
 
     groups = _by_run(results, of_run)
     return {"groups": groups, "names": names} if groups else None
 
 
-def _relaxation_side(
-    tables: dict[str, pd.DataFrame], direction: str, names: dict[str, str], collector: Collector
-) -> dict:
-    tables = {name: table[table["direction"] == direction] for name, table in tables.items()}
-    drawn, rows = [], []
-    for k in KS:
-        curves = {name: table[table["k"] == k] for name, table in tables.items()}
-        figures = [_chosen(name, k, table) for name, table in curves.items()]
-        label = f"R@{k}, {direction.replace('_', ' ')}, against lambda: " + "; ".join(map(_sentence, figures))
-        drawn.append({"k": k, "chart": collector.chart(charts.curves(curves, names), f"{label}.")})
-        rows += figures
-    columns = {
-        (name, k): rows_of_k.set_index("lambda")["validation"]
-        for name, table in tables.items()
-        for k, rows_of_k in table.groupby("k")
-    }
-    values = sorted({lam for column in columns.values() for lam in column.index})
+def _relaxation_side(table: pd.DataFrame, direction: str) -> dict:
+    """table: rows of relaxation.parquet of all criteria in one direction."""
+    curves = {k: table[table["k"] == k].drop(columns=["direction", "k"]) for k in KS}
+    figures = {k: [_chosen(*item) for item in curve.groupby("criterion", sort=False)] for k, curve in curves.items()}
+    columns = table.pivot(index="lambda", columns=["criterion", "k"], values="validation")
     return {
         "heading": HEADINGS[direction],
-        "charts": drawn,
-        "rows": rows,
-        "values": [(lam, [column.get(lam) for column in columns.values()]) for lam in values],
-        "columns": list(columns),
+        "curves": curves,
+        "figures": figures,
+        "values": columns.astype(object).where(columns.notna(), None),
     }
 
 
-def _chosen(name: str, k: int, table: pd.DataFrame) -> dict:
+def _chosen(name: str, table: pd.DataFrame) -> dict:
     """Of the curves of validation and of the ranked split: the first value, that at the chosen
     lambda, and the last."""
     chosen = table[table["chosen"]].iloc[0]
-    ends = {column: table[column].dropna().iloc[[0, -1]].tolist() for column in ("lambda", "validation", "ranked")}
-    first_chosen_last = {part: [ends[part][0], float(chosen[part]), ends[part][1]] for part in charts.PARTS}
-    return {"inference": name, "k": k, "lambda": float(chosen["lambda"]), "ends": ends["lambda"], **first_chosen_last}
-
-
-def _sentence(row: dict) -> str:
-    low, high = row["ends"]
-    first, chosen, last = row["validation"]
-    return f"{row['inference']} has {first:.1f} on validation at {low:g}, {chosen:.1f} at the chosen {row['lambda']:g} and {last:.1f} at {high:g}"
+    first, last = (table.bfill().iloc[0], table.ffill().iloc[-1])
+    parts = {part: [first[part], chosen[part], last[part]] for part in ("lambda", "validation", "ranked")}
+    return {"inference": name, **parts}
 
 
 def calibration(results: Results, collector: Collector) -> dict | None:
@@ -168,22 +141,22 @@ def calibration(results: Results, collector: Collector) -> dict | None:
     def of_run(run: RunResult, group: Group) -> dict | None:
         documents = {name: result.metrics.get("calibration") for name, result in run.evaluations.items()}
         measured = {name: document for name, document in documents.items() if document}
-        sides = [_calibration_side(measured, direction, collector) for direction in DIRECTIONS] if measured else []
+        sides = [_calibration_side(measured, direction) for direction in DIRECTIONS]
         return {"criteria": list(measured), "sides": sides} if measured else None
 
     groups = _by_run(results, of_run)
     return {"groups": groups, "split": results.params.evaluate.split} if groups else None
 
 
-def _calibration_side(measured: dict[str, dict], direction: str, collector: Collector) -> dict:
+def _calibration_side(measured: dict[str, dict], direction: str) -> dict:
     figures = {name: values[direction] for name, values in measured.items()}
-    errors = "; ".join(f"{name} is off by {values['ece']:.3f} on average" for name, values in figures.items())
-    label = f"Share of matches against the probability told, {direction.replace('_', ' ')}: {errors}."
-    chart = collector.chart(charts.reliability(figures), label)
-    return {"heading": HEADINGS[direction], "chart": chart, "figures": figures}
+    bins = [{"criterion": name, **row} for name, values in figures.items() for row in values["bins"] if row["pairs"]]
+    return {"heading": HEADINGS[direction], "bins": bins, "figures": figures}
 
 
 _K = 10
+# Of the end of a bin of N_k to its start.
+_GROWTH = 1.25
 # The K of the papers' charts, the larger one first.
 _DRAWN = (10, 1)
 # Only the best runs have charts; the tables have all runs.
@@ -203,7 +176,7 @@ def occurrences(results: Results, collector: Collector) -> dict:
             item, query = _WORDS[direction]
             side: dict[str, Any] = {"title": HEADINGS[direction], "item": item, "query": query, "direction": direction}
             side["rows"] = [_hubness(result, direction) for result in run.evaluations.values()]
-            side["charts"] = [_charts(run, direction, k, collector) for k in _DRAWN] if is_drawn else []
+            side["charts"] = [_charts(run, k, direction) for k in _DRAWN] if is_drawn else []
             side["hubs"] = _hubs(run, direction, previews) if run is group.best_run else []
             sides.append(side)
         return {"baseline": run.baseline.inference, "contrast": run.contrast.inference, "sides": sides}
@@ -216,33 +189,56 @@ def _hubness(result: Evaluation, direction: str) -> dict:
     return {"inference": result.inference, "skews": skews, **measure(result.items(direction), _K)}
 
 
-def _charts(run: RunResult, direction: str, k: int, collector: Collector) -> dict:
+def _charts(run: RunResult, k: int, direction: str) -> dict:
     columns = {name: result.items(direction)[f"n_{k}"].to_numpy() for name, result in run.evaluations.items()}
-    extent = charts.extent(list(columns.values()))
-    plain = columns[run.baseline.inference]
-    item, query = _WORDS[direction]
-    rows = []
-    for name, n in columns.items():
-        never = percent((n == 0).mean())
-        label = (
-            f"{name}, {direction.replace('_', ' ')}, N_{k} of {len(n)} {item}s: {never} are among the best {k} of no "
-            f"{query}, the most frequent of {n.max()}"
-        )
-        if n is not plain:
-            label += f"; under {run.baseline.inference} {percent((plain == 0).mean())} and {plain.max()}"
-        chart = collector.chart(charts.distribution(n, None if n is plain else plain, extent), f"{label}.")
-        rows.append({"inference": name, "never": never, "is_baseline": n is plain, "chart": chart})
-    return {"k": k, "rows": rows, "bins": _bins(columns, extent[0])}
+    lines = {name: _points(n) for name, n in columns.items()}
+    shares = pd.concat(lines.values())["share"]
+    largest = max(2, *(int(n.max()) for n in columns.values()))
+    extent = [largest, shares.min() / 1.5, shares.max() * 1.5] if len(shares) else [largest, 0.5, 1.5]
+    rows = [
+        {"inference": name, "line": lines[name], "mean": n.mean(), "largest": n.max(), "never": (n == 0).mean()}
+        for name, n in columns.items()
+    ]
+    return {
+        "k": k,
+        "rows": rows,
+        "extent": extent,
+        "count": len(columns[run.baseline.inference]),
+        "bins": _bins(columns, largest),
+    }
+
+
+def _points(n: np.ndarray) -> pd.DataFrame:
+    """A row for each bin of N_k with items: its middle on a log axis, its range as text, its items,
+    and their share per value of N_k."""
+    edges = np.array(log_edges(int(n.max(initial=0))))
+    low, high = edges[:-1], edges[1:] - 1
+    items = np.histogram(n, edges)[0]
+    share = items / len(n) / (high - low + 1)
+    table = pd.DataFrame({"n": np.sqrt(low * high), "range": _ranges(edges), "items": items, "share": share})
+    return table[items > 0]
+
+
+def log_edges(largest: int) -> list[int]:
+    """The starts of bins for N_k of at least 1, and the last end: 1, 2, 3, 4, 6, 8, 11, ...
+
+    A bin ends a quarter above its start, so that bins have equal widths on a log axis and a long
+    tail is readable."""
+    edges = [1]
+    while edges[-1] <= largest or len(edges) < 2:
+        edges.append(max(edges[-1] + 1, int(edges[-1] * _GROWTH) + 1))
+    return edges
+
+
+def _ranges(edges: Iterable[int]) -> list[str]:
+    return [f"{low}" if high == low + 1 else f"{low} to {high - 1}" for low, high in pairwise(edges)]
 
 
 def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
     """The charts as a table: numbers of items, a row a bin, a column a criterion."""
-    rows = []
-    for low, high in pairwise([0, *log_edges(largest)]):
-        counts = [int(((n >= low) & (n < high)).sum()) for n in columns.values()]
-        if any(counts):
-            rows.append((f"{low}" if high == low + 1 else f"{low} to {high - 1}", counts))
-    return rows
+    edges = [0, *log_edges(largest)]
+    counts = np.transpose([np.histogram(n, edges)[0] for n in columns.values()])
+    return [(name, row.tolist()) for name, row in zip(_ranges(edges), counts, strict=True) if row.any()]
 
 
 def _hubs(run: RunResult, direction: str, previews: Previews) -> list[dict]:

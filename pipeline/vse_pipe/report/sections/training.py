@@ -1,10 +1,10 @@
 """Sections about trainings: learning curves, sweeps, audits of runs and of pairs, and the setup."""
 
 import platform
-import statistics
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from vse_pipe.artifacts import identity
@@ -12,48 +12,50 @@ from vse_pipe.artifacts.audit import is_told
 from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.artifacts.images import DESCRIBED, SPLITS
 from vse_pipe.core.errors import InputError
-from vse_pipe.report import charts as report_charts
 from vse_pipe.report import settings
-from vse_pipe.report.formatting import plural
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Audit, Group, PairAudit, Results, RunResult, TrainedRun, best_epoch
 from vse_pipe.report.sections.examples import Previews
 from vse_pipe.report.settings import Sweep
 
+KINDS = ("matched", "mismatched")
+
 
 def curves(results: Results, collector: Collector) -> dict | None:
-    groups = [_curves_group(group, collector) for group in results.groups if group.with_curves]
+    groups = [_curves_group(group) for group in results.groups if group.with_curves]
     return {"groups": groups} if groups else None
 
 
-def _curves_group(group: Group, collector: Collector) -> dict:
-    histories = {run.name: run.history for run in group.with_curves}
-    rows = [_curve(run, collector) for run in group.with_curves]
-    best = max(rows, key=lambda row: row["rsum"])
-    label = f"Validation rsum per epoch of {len(rows)} runs; the best is {best['run']} with {best['rsum']:.1f} at epoch {best['epoch']}."
-    columns = pd.DataFrame({name: table.set_index("epoch")["val_rsum"] for name, table in histories.items()})
+def _curves_group(group: Group) -> dict:
+    table = _epochs({run.name: run.history for run in group.with_curves})
     return {
         "dataset": group.catalogue.dataset,
-        "rows": rows,
-        "validation": collector.chart(report_charts.validation(histories), label),
-        "epochs": columns.sort_index().astype(object).where(columns.notna(), None),
+        "rows": [_curve(run) for run in group.with_curves],
+        "table": table,
+        "epochs": _with_none(table.pivot(index="epoch", columns="run", values="rsum")[table["run"].unique()]),
     }
 
 
-def _curve(run: TrainedRun, collector: Collector) -> dict[str, Any]:
-    table, best = run.history, best_epoch(run.history)
-    first, last = table["loss"].iloc[[0, -1]].tolist()
-    text = f"Training loss of {run.name}: {first:.4g} in the first epoch, {last:.4g} in the last of {len(table)}."
+def _epochs(histories: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """run, epoch, rsum of validation."""
+    table = pd.concat(histories, names=["run"]).reset_index("run")
+    return table[["run", "epoch", "val_rsum"]].rename(columns={"val_rsum": "rsum"})
+
+
+def _with_none(table: pd.DataFrame) -> pd.DataFrame:
+    return table.astype(object).where(table.notna(), None)
+
+
+def _curve(run: TrainedRun) -> dict[str, Any]:
     loss, scheme = run.member("loss"), run.member("scheme")
+    best = best_epoch(run.history)
     return {
         "run": run.name,
         "name": loss if scheme == "plain" else f"{loss}, {scheme}",
-        "epochs": len(table),
         "epoch": int(best["epoch"]),
         "rsum": float(best["val_rsum"]),
-        "first": first,
-        "last": last,
-        "chart": collector.chart(report_charts.training(table), text),
+        "losses": run.history["loss"].tolist(),
+        "table": run.history[["epoch", "loss"]],
     }
 
 
@@ -61,41 +63,33 @@ def sweeps(results: Results, collector: Collector) -> dict | None:
     sweeps = settings.collect(results)
     if not sweeps:
         return None
-    return {
-        "sweeps": [(_swept_curves if sweep.curves else _swept_values)(sweep, collector) for sweep in sweeps],
-        "split": results.params.evaluate.split,
-    }
+    drawn = [_swept_curves(sweep) if sweep.curves else _swept_values(sweep) for sweep in sweeps]
+    return {"sweeps": drawn, "split": results.params.evaluate.split}
 
 
-def _swept_values(sweep: Sweep, collector: Collector) -> dict:
-    best = max(sweep.points, key=lambda point: point.rsum)
-    label = f"rsum under {sweep.node.inference} of {plural(len(sweep.points), 'run')} against {sweep.title}; the best is {best.rsum:.1f} at {best.x:g}, run {best.run}."
-    spec = report_charts.sweep(sweep.points, sweep.baselines, sweep.title, sweep.node.x)
-    by_value: dict[float | None, list[float]] = {}
-    for point in sweep.points:
-        by_value.setdefault(point.x, []).append(point.rsum)
+def _swept_values(sweep: Sweep) -> dict:
     points = [*sweep.points, *sweep.baselines]
+    rows = pd.DataFrame([{"x": point.x, "rsum": point.rsum, "run": point.run} for point in points])
+    rows["low"], rows["high"] = zip(*(point.interval or (None, None) for point in points), strict=True)
+    rows["series"] = rows["run"].where(rows["x"].isna(), sweep.node.x)
     # The mean of the runs with one value stands in the first of their rows.
-    means = {point.run: statistics.fmean(by_value.pop(point.x)) for point in sweep.points if point.x in by_value}
+    firsts = rows.dropna(subset="x").drop_duplicates("x").set_index("run")["x"]
+    means = firsts.map(rows.groupby("x")["rsum"].mean())
     return {
         "sweep": sweep,
-        "chart": collector.chart(spec, label),
+        "rows": rows[rows["x"].notna()],
+        "levels": rows[rows["x"].isna()],
         "points": points,
-        "best": best,
-        "means": means if len(means) < len(sweep.points) else {},
+        "best": max(sweep.points, key=lambda point: point.rsum),
+        "means": means.to_dict() if len(means) < len(sweep.points) else {},
         "intervals": any(point.interval for point in points),
     }
 
 
-def _swept_curves(sweep: Sweep, collector: Collector) -> dict:
+def _swept_curves(sweep: Sweep) -> dict:
     rows = {run: best_epoch(history) for run, history in sweep.histories.items()}
     best = max(rows, key=lambda run: rows[run]["val_rsum"])
-    label = (
-        f"Validation rsum per epoch of {plural(len(rows), 'run')}; "
-        f"the best is {best} with {rows[best]['val_rsum']:.1f} at epoch {int(rows[best]['epoch'])}."
-    )
-    chart = collector.chart(report_charts.validation(sweep.histories), label)
-    return {"sweep": sweep, "chart": chart, "rows": rows, "best": best}
+    return {"sweep": sweep, "table": _epochs(sweep.histories), "rows": rows, "best": best}
 
 
 def audit(results: Results, collector: Collector) -> dict | None:
@@ -109,38 +103,35 @@ def audit(results: Results, collector: Collector) -> dict | None:
 
 
 def _audit_of_run(audit: Audit, previews: Previews) -> dict:
-    metrics, collector = audit.metrics, previews.collector
-    expected = f"about {metrics['expected']} are mismatched"
-    label = f"Losses of {metrics['pairs']} training pairs of {audit.run}; {expected}."
-    losses, costs = collector.chart(report_charts.losses(audit.histogram), label), None
-    if audit.costs is not None and not (table := report_charts.quartiles(audit.costs)).empty:
-        text = f"Transport cost of the pairs of {audit.run} over {table['epoch'].nunique()} epochs."
-        costs = collector.chart(report_charts.costs(table), text)
+    metrics, histogram = audit.metrics, audit.histogram
+    refined = metrics.get("refined")
+    costs = None if audit.costs is None else quartiles(audit.costs)
     return {
         "run": audit.run,
         "known": metrics["truth"] == "known",
         "metrics": metrics,
-        "losses": losses,
-        "costs": costs,
+        "kinds": list(KINDS) if histogram["matched"].notna().all() else ["pairs"],
+        "histogram": histogram,
+        "costs": costs if costs is not None and len(costs) else None,
         "cards": [_audit_card(audit, number, previews) for number in metrics["gallery"]],
-        "refined": _refined(audit, previews),
+        # Of the transport plans of the last epoch; none where it rematched no pair.
+        "refined": refined if refined and refined["alignment"] else None,
+        "rematched": [{**previews.pair(row), "weight": row["weight"]} for row in (refined or {}).get("rematched", [])],
     }
 
 
-def _refined(audit: Audit, previews: Previews) -> dict | None:
-    """The alignment of the transport plans of the last epoch; None without plans or without
-    rematched pairs."""
-    refined = audit.metrics.get("refined")
-    if not refined or not refined["alignment"]:
-        return None
-    charts = []
-    for kind in ("transported", "untransported"):
-        part = refined["alignment"][kind]
-        top = part["mean"][0]
-        label = f"Mean refined alignment of {part['rows']} {kind} images of {audit.run}: {top:.3f} for the first caption of {len(part['mean'])}."
-        charts.append((kind, part["rows"], previews.collector.chart(report_charts.alignment(part["mean"]), label)))
-    cards = [{**previews.pair(row), "weight": row["weight"]} for row in refined["rematched"]]
-    return {"epoch": refined["epoch"], "charts": charts, "cards": cards}
+def quartiles(table: pd.DataFrame) -> pd.DataFrame:
+    """epoch, kind, low, median, high from costs.csv, with values spread evenly within a bin; kinds
+    without pairs are absent."""
+    rows = []
+    for epoch, bins in table.groupby("epoch"):
+        edges = [bins["low"].iloc[0], *bins["high"]]
+        for kind in KINDS:
+            below = np.append(0, bins[kind].cumsum())
+            if below[-1]:
+                quantiles = np.interp(np.array([0.25, 0.5, 0.75]) * below[-1], below, edges)
+                rows.append([epoch, kind, *quantiles])
+    return pd.DataFrame(rows, columns=["epoch", "kind", "low", "median", "high"])
 
 
 def _audit_card(audit: Audit, number: int, previews: Previews) -> dict:
@@ -152,7 +143,7 @@ def _audit_card(audit: Audit, number: int, previews: Previews) -> dict:
     return {**row, **previews.pair(row)}
 
 
-_KINDS = {
+_DEFECTS = {
     "caption": "captions that say nothing, or nothing of one picture",
     "picture": "pictures that are damaged, blank, dark, blurred, tiny or of odd shape",
     "duplicate": "pictures that occur twice in a split",
@@ -169,16 +160,16 @@ def cleaning(results: Results, collector: Collector) -> dict | None:
 
 def _pairs_of_noise(audit: PairAudit, collector: Collector) -> dict:
     metrics, previews = audit.metrics, Previews(audit.catalogue, collector)
-    label = f"Reviewing all pairs of {audit.noise} is expected to find {metrics['expected']} mismatches."
-    mismatches = collector.chart(report_charts.reviewed(metrics["ranked"]), label)
     return {
         "noise": audit.noise,
         "dataset": audit.catalogue.dataset,
         "metrics": metrics,
         "known": metrics["truth"] == "known",
         "told": is_told(metrics),
-        "defects": [(text, metrics["findings"][kind]) for kind, text in _KINDS.items() if kind in metrics["findings"]],
-        "found": mismatches,
+        "defects": [
+            (text, metrics["findings"][kind]) for kind, text in _DEFECTS.items() if kind in metrics["findings"]
+        ],
+        "ranked": [{key: row[key] for key in ("first", "estimated", "precision")} for row in metrics["ranked"]],
         "cards": [_suspect(row, previews) for row in audit.suspects.to_dict("records")],
     }
 
