@@ -295,6 +295,6 @@ def test_a_stale_localisation_is_one_line(project, place, part, message) -> None
 def test_a_localisation_of_other_settings_is_one_line(project) -> None:
     write_localisation(project, threshold=0.7)
     with pytest.raises(
-        InputError, match=r"threshold is 0\.7, params\.yaml localize\.threshold is 0\.5; run `vse-pipe localize"
+        InputError, match=r"localize\.threshold is 0\.5, the figures are of 0\.7; run `vse-pipe localize"
     ):
         localisation_section(["hal"])

@@ -345,7 +345,7 @@ def test_a_transfer_is_shown_on_pictures_without_captions_and_nothing_without_on
     plots = {path.stem: path.read_text().splitlines() for path in (project / "reports/plots").iterdir()}
     heads = {"rsum": "run", "history": "run", "occurrence": "run", "sweeps": "sweep"}
     assert {name: lines[0].split(",")[0] for name, lines in plots.items() if len(lines) == 1} == heads
-    assert "report: nothing to measure, for no data set has captions, reports/index.html" in capsys.readouterr().err
+    assert "report: 0 models, reports/index.html" in capsys.readouterr().err
     shutil.rmtree(paths.evaluations("moved"))
     with pytest.raises(InputError, match=r"^transfer moved: not made"):
         report(bare)

@@ -170,20 +170,8 @@ def _policy(scripts: Sequence[str]) -> str:
     return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed} 'unsafe-eval'; base-uri 'none'; form-action 'none'"
 
 
-NAME = "timings.html"
-Row = tuple[str, str, float | None]
-
-
-def rows(params: Params) -> list[Row]:
-    """(stage, name, seconds) in the order of the pipeline; None for work not done here."""
-    return [(node.declaration.room, node.name, paths.recorded_seconds(node.out)) for node in nodes(params)]
-
-
-def render_timings(timings: list[Row], title: str) -> str:
-    """The document. timings: from ``rows``."""
-    seconds = [spent for _, _, spent in timings if spent is not None]
-    longest = max(seconds, default=0.0)
-    rows = [(*row, 100 * (row[2] or 0.0) / longest if longest else 0.0) for row in timings]
-    absent = len(timings) - len(seconds)
+def render_timings(params: Params) -> str:
+    """The page of the seconds of every stage and entry, in the order of the pipeline."""
+    rows = [(node.declaration.room, node.name, paths.recorded_seconds(node.out)) for node in nodes(params)]
     template = page_environment().get_template("template/timings.html")
-    return template.render(title=title, rows=rows, total=sum(seconds), absent=absent, style=style())
+    return template.render(title=title(params), rows=rows, style=style())

@@ -4,16 +4,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from vse_pipe.artifacts import audit, captions, decisions, evaluation, identity, localisation, model_files
 from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import read_json, require
 from vse_pipe.core.places import command_of
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import EPOCH, SweepNode
+from vse_pipe.project.params.schema import SweepNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.report.results import (
     Audit,
@@ -29,7 +26,7 @@ from vse_pipe.report.results import (
 
 # A reason that begins with this has no command that helps.
 UNCOMPUTED = "cannot be computed"
-_SHOWN, _SUSPECTS = 5, 12
+_SUSPECTS = 12
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,6 @@ class ReportEntry:
     set it is measured on; trainings: folders of its models; criteria: those that rank it."""
 
     name: str
-    kind: str
     out: Path
     prepared: Path
     trainings: list[Path]
@@ -57,18 +53,18 @@ def read(params: Params) -> Results:
     extras, absent = _extras(params)
     missing += absent
     if missing and not entries:
-        raise InputError(*missing_lines(missing))
-    for folder in [entry.out for entry in entries] + [out for outs in extras.values() for out in outs.values()]:
-        identity.require_current(folder)
+        raise InputError(*(f"{subject}: {reason}" for subject, reason in missing))
     for entry in entries:
+        identity.require_current(entry.out)
         identity.require_current(entry.out, (), [entry.prepared, *entry.trainings])
+    for folder in [folder for folders in extras.values() for folder in folders.values()]:
+        identity.require_current(folder)
     reduced = _reduced(params, entries, extras)
     configs = {folder: read_json(folder / model_files.CONFIG) for entry in entries for folder in entry.trainings}
     models = {entry.name: _model(params, entry, configs) for entry in entries}
-    groups = _groups(reduced, entries, models)
     return Results(
         reduced,
-        groups,
+        _groups(reduced, entries, models),
         {run: _audit(folder) for run, folder in extras["audits"].items()},
         missing,
         {run: _localisation(params, run, folder) for run, folder in extras["localized"].items()},
@@ -77,48 +73,30 @@ def read(params: Params) -> Results:
     )
 
 
-def _entries(params: Params) -> list[ReportEntry]:
-    """Without those on data sets that have no captions, which only transfers measure."""
+def _present(params: Params) -> tuple[list[ReportEntry], list[tuple[str, str]]]:
+    """The entries that are evaluated, with the criteria that are, and what is missing. Without
+    those on data sets that have no captions, which only transfers measure."""
     kinds = dict.fromkeys(params.ensembles, "ensemble") | dict.fromkeys(params.transfers, "transfer")
-    entries = [
-        ReportEntry(
-            name,
-            kinds.get(name, "run"),
+    present, missing = [], []
+    for name in params.evaluated():
+        label, out, prepared = (
+            f"{kinds.get(name, 'run')} {name}",
             paths.evaluations(name),
             paths.prepared(params.dataset(name)),
-            list(map(paths.trained, params.trainings(name))),
-            params.ranked_under(name),
         )
-        for name in params.evaluated()
-    ]
-    return [entry for entry in entries if not captions.absent(entry.prepared)]
-
-
-def _present(params: Params) -> tuple[list[ReportEntry], list[tuple[str, str]]]:
-    """The entries that are evaluated, with the criteria that are, and what is missing. The readers
-    of the files check their contents."""
-    present, missing = [], []
-    for entry in _entries(params):
-        label = f"{entry.kind} {entry.name}"
-        untrained = [folder for folder in entry.trainings if not (folder / model_files.CONFIG).is_file()]
-        reasons = evaluation.read_unmeasured(entry.out)
-        made = [name for name in entry.criteria if (entry.out / name / evaluation.METRICS).is_file()]
-        unmade = [name for name in entry.criteria if name not in made and name not in reasons]
-        if untrained:
-            missing += [(label, _unmade(untrained[0]))]
+        if captions.absent(prepared):
             continue
-        missing += [
-            (f"{label} under {name}", f"{UNCOMPUTED}: {reasons[name]}")
-            for name in entry.criteria
-            if name in reasons and name not in made
-        ]
-        if unmade and made:
-            option = f" --inference {','.join(unmade)}"
-            missing += [(f"{label} under {', '.join(unmade)}", _unmade(entry.out, option))]
-        elif unmade:
-            missing += [(label, _unmade(entry.out))]
-        if made:
-            present += [replace(entry, criteria=made)]
+        trainings = [paths.trained(run) for run in params.trainings(name)]
+        untrained = [folder for folder in trainings if not (folder / model_files.CONFIG).is_file()]
+        criteria = params.ranked_under(name)
+        measured = [each for each in criteria if (out / each / evaluation.METRICS).is_file()]
+        reasons = {each: f"{UNCOMPUTED}: {why}" for each, why in evaluation.read_unmeasured(out).items()}
+        if untrained or not (measured or reasons):
+            missing.append((label, _unmade(untrained[0] if untrained else out)))
+            continue
+        reasons = {each: _unmade(out, f" --inference {each}") for each in criteria} | reasons
+        missing += [(f"{label} under {each}", reasons[each]) for each in criteria if each not in measured]
+        present += [ReportEntry(name, out, prepared, trainings, measured)] if measured else []
     return present, missing
 
 
@@ -126,31 +104,22 @@ def _extras(params: Params) -> tuple[dict[str, dict[str, Path]], list[tuple[str,
     """The folders of the extras under ``report`` that exist, and what is missing."""
     report = params.report
     folders = {
-        "audits": {run: paths.audited(run) for run in report.audits},
-        "localized": {run: paths.localized(run) for run in report.localized},
-        "cleaning": {noise: paths.audited_pairs(dataset, noise) for noise, dataset in report.cleaning.items()},
+        ("audits", "audit of"): {run: paths.audited(run) for run in report.audits},
+        ("localized", "localisation of"): {run: paths.localized(run) for run in report.localized},
+        ("cleaning", "audit of pairs"): {
+            noise: paths.audited_pairs(dataset, noise) for noise, dataset in report.cleaning.items()
+        },
     }
-    kinds = {"audits": "audit of", "localized": "localisation of", "cleaning": "audit of pairs"}
-    present: dict[str, dict[str, Path]] = {key: {} for key in kinds}
+    present: dict[str, dict[str, Path]] = {}
     missing = []
-    for key, kind in kinds.items():
-        for name, folder in folders[key].items():
-            if (folder / audit.METRICS).is_file():
-                present[key][name] = folder
-            else:
-                missing += [(f"{kind} {name}", _unmade(folder))]
+    for (key, kind), named in folders.items():
+        present[key] = {name: folder for name, folder in named.items() if (folder / audit.METRICS).is_file()}
+        missing += [(f"{kind} {name}", _unmade(named[name])) for name in named if name not in present[key]]
     return present, missing
 
 
 def _unmade(folder: Path, option: str = "") -> str:
     return f"not made; make it with `{command_of(folder)}{option}` or `dvc repro`"
-
-
-def missing_lines(missing: list[tuple[str, str]]) -> list[str]:
-    """One line an output; of many, the first."""
-    lines = [f"{subject}: {reason}" for subject, reason in missing[:_SHOWN]]
-    more = len(missing) - len(lines)
-    return lines + [f"and {more} more; `dvc repro` makes them all"] * bool(more)
 
 
 def _reduced(params: Params, entries: list[ReportEntry], extras: dict[str, dict[str, Path]]) -> Params:
@@ -160,12 +129,20 @@ def _reduced(params: Params, entries: list[ReportEntry], extras: dict[str, dict[
     def evaluated(nodes: dict) -> dict:
         return {name: node for name, node in nodes.items() if name in criteria}
 
+    def drawn(node: SweepNode) -> SweepNode:
+        """The sweep with the runs whose models have its criterion."""
+        runs = {
+            run: [criteria[model] for model in params.models(run) if model in criteria]
+            for run in (*node.runs, *node.baselines)
+        }
+        able = [run for run, names in runs.items() if names and all(node.inference in each for each in names)]
+        keys = ("runs", "baselines")
+        return node.model_copy(update={key: [run for run in getattr(node, key) if run in able] for key in keys})
+
     used = {criterion for names in criteria.values() for criterion in names}
     groups = {name: tuple(model for model in models if model in criteria) for name, models in params.groups.items()}
-    sweeps = {name: _sweep(params, node, criteria) for name, node in params.report.sweeps.items()}
-    report: dict[str, Any] = {key: list(names) for key, names in extras.items()}
-    report["cleaning"] = {name: params.report.cleaning[name] for name in report["cleaning"]}
-    report["sweeps"] = {name: node for name, node in sweeps.items() if node.runs}
+    sweeps = {name: drawn(node) for name, node in params.report.sweeps.items()}
+    report: dict[str, Any] = {"sweeps": {name: node for name, node in sweeps.items() if node.runs}}
     grid = {"inferences": [criterion for criterion in params.grid.inferences if criterion in used]}
     return replace(
         params,
@@ -178,15 +155,6 @@ def _reduced(params: Params, entries: list[ReportEntry], extras: dict[str, dict[
     )
 
 
-def _sweep(params: Params, node: SweepNode, criteria: dict[str, list[str]]) -> SweepNode:
-    def is_evaluated(run: str) -> bool:
-        names = [criteria[model] for model in params.models(run) if model in criteria]
-        return bool(names) and (node.x == EPOCH or all(node.inference in listed for listed in names))
-
-    named = {"runs": node.runs, "baselines": node.baselines}
-    return node.model_copy(update={key: list(filter(is_evaluated, runs)) for key, runs in named.items()})
-
-
 def _model(params: Params, entry: ReportEntry, configs: dict[Path, dict]) -> RunResult:
     evaluations = {criterion: _evaluation(params, entry, criterion) for criterion in entry.criteria}
     if ensemble := params.ensembles.get(entry.name):
@@ -194,36 +162,28 @@ def _model(params: Params, entry: ReportEntry, configs: dict[Path, dict]) -> Run
     if moved := params.transfers.get(entry.name):
         return RunResult(entry.name, params.runs[moved.run], None, evaluations, moved=True)
     run, folder = params.runs[entry.name], entry.trainings[0]
-    history = _history(folder)
+    history = model_files.read_history(folder)
     return TrainedRun(entry.name, run, history, evaluations, row=run.row, config=configs[folder])
 
 
 def _evaluation(params: Params, entry: ReportEntry, inference: str) -> Evaluation:
-    """Raises InputError for one that was measured under other settings than params.yaml has."""
     folder = entry.out / inference
     metrics = evaluation.read_metrics(folder)
-    wanted = {f"evaluate.{name}": getattr(params.evaluate, name) for name in ("split", "protocol", "ties")}
-    measured = {address: metrics.get(address.partition(".")[2]) for address in wanted}
+    settings = {f"evaluate.{name}": getattr(params.evaluate, name) for name in ("split", "protocol", "ties")}
     if node := params.ensembles.get(entry.name):
-        address = f"ensembles.{entry.name}"
-        wanted[address], measured[address] = node.entry, metrics.get("ensemble")
-    for address, setting in wanted.items():
-        if measured[address] != setting:
-            raise InputError(
-                f"{folder / evaluation.METRICS}: params.yaml {address} is {setting!r}, the figures are of "
-                f"{measured[address]!r}; run `{command_of(entry.out)} --inference {inference}` again"
-            )
+        settings[f"ensembles.{entry.name}"] = node.entry
+    _require(settings, {**metrics, entry.name: metrics.get("ensemble")}, entry.out)
     tables = evaluation.read_ranks(folder), evaluation.read_occurrence(folder)
     return Evaluation(entry.name, inference, metrics, *tables, evaluation.read_relaxation(folder))
 
 
-def _history(folder: Path) -> pd.DataFrame:
-    """The epochs of a training; none when its scheme does not train."""
-    table = model_files.read_history(folder)
-    if not np.isfinite(table[["epoch", "loss", "val_rsum"]].to_numpy(dtype=float)).all():
-        path = folder / model_files.HISTORY
-        raise InputError(f"{path}: a figure is not finite; {identity.made_anew(folder)}")
-    return table
+def _require(settings: dict[str, Any], metrics: dict, out: Path) -> None:
+    """Raises InputError for figures of other settings, by address, than params.yaml has."""
+    for address, setting in settings.items():
+        measured = metrics.get(address.partition(".")[2])
+        if measured != setting:
+            text = f"params.yaml {address} is {setting!r}, the figures are of {measured!r}"
+            raise InputError(f"{out}: {text}; {identity.made_anew(out)}")
 
 
 def _groups(params: Params, entries: list[ReportEntry], models: dict[str, RunResult]) -> list[Group]:
@@ -263,12 +223,8 @@ def _pair_audit(params: Params, noise: str, folder: Path) -> PairAudit:
 
 
 def _localisation(params: Params, run: str, folder: Path) -> Localisation:
-    """Raises InputError for one with other settings than params.yaml has."""
     metrics = localisation.read_metrics(folder)
-    for name, value in params.localize.model_dump().items():
-        if metrics.get(name) != value:
-            problem = f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}"
-            raise InputError(f"{folder / localisation.METRICS}: {problem}; {identity.made_anew(folder)}")
+    _require({f"localize.{name}": value for name, value in params.localize.model_dump().items()}, metrics, folder)
     ranks = localisation.read_ranks(folder)
     catalogue = Catalogue.read(localisation.source(ranks))
     return Localisation(run, metrics, ranks.to_pandas().set_index("phrase_id"), catalogue)

@@ -1,7 +1,7 @@
 """The recorded options of runs and criteria; the sweeps over options."""
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -14,35 +14,14 @@ MEMBERS = ("sampler", "loss", "scheme", "similarity", "text", "image")
 _LONGEST = 6
 
 
-@dataclass(frozen=True)
-class MemberOptions:
-    """A member of a run, such as its loss; text: its options."""
-
-    kind: str
-    member: str
-    text: str
-
-
-def of_run(run: TrainedRun) -> list[MemberOptions]:
-    """The run's inputs, members, training options and seed, as its config.json says."""
+def of_run(run: TrainedRun) -> list[tuple[str, str, str]]:
+    """(kind, member, options) of the run's inputs, members, training and seed, as its config.json
+    says."""
     config = run.config
     recorded = [*config.get("inputs", {}).items(), *((kind, config[kind]) for kind in MEMBERS if kind in config)]
-    rows = [MemberOptions(kind, member["name"], listed(member.get("params", {}))) for kind, member in recorded]
-    if "train" in config:
-        rows.append(MemberOptions("train", "", listed(config["train"])))
-    if config.get("seed") is not None:
-        rows.append(MemberOptions("seed", "", str(config["seed"])))
-    return rows
-
-
-def trained_at(run: TrainedRun, address: str) -> object:
-    """The value at ``loss.margin``, ``train.lr``, ``noise.rate``, ... in config.json, or None."""
-    kind, _, option = address.partition(".")
-    inputs = run.config.get("inputs", {})
-    if kind == "train":
-        return run.config.get("train", {}).get(option)
-    recorded = inputs.get("pairs" if kind == "noise" else kind) or run.config.get(kind)
-    return sweeps.flat(recorded["params"]).get(option) if isinstance(recorded, dict) else None
+    rows = [(kind, member["name"], listed(member.get("params", {}))) for kind, member in recorded]
+    rows += [("train", "", listed(config["train"]))] if "train" in config else []
+    return rows + ([("seed", "", str(config["seed"]))] if "seed" in config else [])
 
 
 def of_criteria(results: Results) -> list[tuple[str, dict[str, list[str]]]]:
@@ -59,17 +38,16 @@ def _criterion(name: str, results: Results) -> dict[str, list[str]]:
             is_same = len(set(options.values())) == 1
             for direction, text in options.items():
                 label = run.name if is_same else f"{run.name}, {direction.replace('_', ' ')}"
-                runs = variants.setdefault(text, [])
-                runs += [label] if label not in runs else []
-    return variants
+                variants.setdefault(text, []).append(label)
+    return {text: list(dict.fromkeys(runs)) for text, runs in variants.items()}
 
 
 def _untuned(metrics: dict) -> dict[str, str]:
     """{direction: options} without those that validation data chose. metrics: of metrics.json."""
-    parameters, tuned = metrics.get("parameters", {}), metrics.get("tuned", {})
+    tuned = metrics.get("tuned", {})
     return {
         direction: listed({key: value for key, value in values.items() if key not in tuned.get(direction, {})})
-        for direction, values in parameters.items()
+        for direction, values in metrics.get("parameters", {}).items()
     }
 
 
@@ -92,7 +70,6 @@ def value_text(value: object) -> str:
 
 
 COLUMNS = ["sweep", "x_name", "x", "run", "inference", "rsum", "val_rsum", "val_epoch"]
-_DECIMALS = 4
 
 
 @dataclass(frozen=True)
@@ -104,8 +81,8 @@ class Point:
     run: str
     rsum: float
     interval: tuple[float, float] | None
-    val_rsum: float | None
-    val_epoch: int | None
+    val_rsum: float | None = None
+    val_epoch: int | None = None
 
 
 @dataclass(frozen=True)
@@ -145,37 +122,29 @@ def table(results: Results) -> pd.DataFrame:
         for run, history in sweep.histories.items() if sweep.curves else ():
             for epoch, rsum in zip(history["epoch"].tolist(), history["val_rsum"].tolist(), strict=True):
                 rows.append({**head, "run": run, "x": epoch, "val_rsum": rsum, "val_epoch": epoch})
-    sums = {name for name in COLUMNS if name.endswith("rsum")}
-    rounded = [
-        {name: round(value, _DECIMALS) if name in sums and value is not None else value for name, value in row.items()}
-        for row in rows
-    ]
-    return pd.DataFrame(rounded, columns=COLUMNS, dtype=object)
+    table = pd.DataFrame(rows, columns=COLUMNS, dtype=object)
+    for name in ("rsum", "val_rsum"):
+        table[name] = table[name].astype(float).round(4)
+    return table
 
 
 def _sweep(name: str, node: SweepNode, runs: dict[str, RunResult], params: Params) -> Sweep:
     histories = {model.name: model.history for run in node.runs for model in _models(runs[run])}
     if node.x == EPOCH:
         return Sweep(name, node, [], [], histories)
-    values = {run: _value(runs[run], params, node.x) for run in node.runs}
+    values = {run: sweeps.value(params, run, node.x) for run in node.runs}
     points = [_point(runs[run], node, values[run]) for run in sorted(node.runs, key=values.__getitem__)]
     return Sweep(name, node, points, [_point(runs[run], node, None) for run in node.baselines], histories)
-
-
-def _value(run: RunResult, params: Params, x: str) -> int | float:
-    """The value the run was trained with, or that of params.yaml without a config.json."""
-    models = [model for model in run.repetitions or (run,) if isinstance(model, TrainedRun)]
-    recorded = trained_at(models[0], x) if models else None
-    return recorded if isinstance(recorded, int | float) else sweeps.value(params, run.name, x)
 
 
 def _point(run: RunResult, node: SweepNode, x: int | float | None) -> Point:
     best = [best_epoch(model.history) for model in _models(run)]
     evaluation = run.evaluations[node.inference]
+    point = Point(x, run.name, evaluation.rsum, evaluation.interval)
     if not best:
-        return Point(x, run.name, evaluation.rsum, evaluation.interval, None, None)
+        return point
     val_rsum, epoch = (statistics.fmean(float(row[key]) for row in best) for key in ("val_rsum", "epoch"))
-    return Point(x, run.name, evaluation.rsum, evaluation.interval, val_rsum, round(epoch))
+    return replace(point, val_rsum=val_rsum, val_epoch=round(epoch))
 
 
 def _models(run: RunResult) -> list[TrainedRun]:

@@ -14,7 +14,7 @@ from vse_pipe.artifacts.images import DESCRIBED, SPLITS
 from vse_pipe.core.errors import InputError
 from vse_pipe.report import settings
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import Audit, Group, PairAudit, Results, RunResult, TrainedRun, best_epoch
+from vse_pipe.report.results import Audit, Group, PairAudit, Results, TrainedRun, best_epoch
 from vse_pipe.report.sections.examples import Previews
 from vse_pipe.report.settings import Sweep
 
@@ -180,73 +180,36 @@ def _suspect(row: dict[Any, Any], previews: Previews) -> dict:
     return {**row, **previews.pair(row), "other": other}
 
 
-_RULES = {"mean": "the mean of the scores", "rrf": "the reciprocal rank fusion"}
 _LIBRARIES = ("vse-pipe", "torch", "torchvision", "numpy", "pandas", "pyarrow", "dvc")
 
 
 def setup(results: Results, collector: Collector) -> dict:
     params, groups = results.params, results.groups
     sizes = {group.catalogue.dataset: _sizes(group.catalogue) for group in groups}
-    present = {split for images, _ in sizes.values() for split in images}
-    splits = [split for split in SPLITS if split in (*DESCRIBED, *present)]
+    present = {split for table in sizes.values() for split in table.index}
     trained = [run for group in groups for run in group.first_models if isinstance(run, TrainedRun)]
-    members = {run.name: {kind: run.member(kind) for kind in settings.MEMBERS} for run in trained}
     # A data set, then its runs, whose digests are of training inputs and weights.
     digests = []
     for group in groups:
         parts = identity.parts_of(group.catalogue.folder)[str(group.catalogue.folder)]
         digests += [(group.catalogue.dataset, parts), *((run.name, run.digests) for run in group.trained)]
+    evaluations = [result for run in results.runs() for result in run.evaluations.values()]
     return {
-        "datasets": {
-            name: [[counts.get(split, 0) for counts in tables] for split in splits] for name, tables in sizes.items()
-        },
-        "splits": splits,
-        "runs": [(run.name, settings.of_run(run), members[run.name]) for run in trained],
-        "sentences": [
-            *(_ensemble(run) for run in results.runs() if run.parts),
-            *(_transfer(run) for run in results.runs() if run.moved),
-        ],
+        "sizes": sizes,
+        "splits": [split for split in SPLITS if split in (*DESCRIBED, *present)],
+        "runs": [(run, settings.of_run(run)) for run in trained],
+        "models": results.runs(),
         "criteria": settings.of_criteria(results),
-        "tuned": _tuned(results),
-        "fingerprints": [
-            (source, name, digest) for source, listed in digests for name, digest in listed.items() if digest
-        ],
+        "tuned": [(result, text) for result in evaluations if (text := settings.listed(result.metrics["tuned"]))],
+        "fingerprints": [(name, *item) for name, parts in digests for item in parts.items() if item[1]],
         "evaluate": {key: settings.value_text(value) for key, value in params.evaluate.model_dump().items()},
         "seed": params.seed,
         "versions": [("Python", platform.python_version()), *((name, version(name)) for name in _LIBRARIES)],
     }
 
 
-def _sizes(catalogue: Catalogue) -> tuple[dict[str, int], dict[str, int]]:
+def _sizes(catalogue: Catalogue) -> pd.DataFrame:
     """Numbers of images and of captions by split."""
-    images, texts = (table["split"].to_pandas().value_counts() for table in (catalogue.images, catalogue.captions))
-    return images.to_dict(), texts.to_dict()
-
-
-def _ensemble(run: RunResult) -> str:
-    node = run.best.metrics["ensemble"]
-    joined = node["runs"][1:] if node["rescore"] else node["runs"]
-    shares = ", ".join(f"{part} {weight:.3g}" for part, weight in zip(joined, node["weights"], strict=True))
-    text = f"{_RULES[node['rule']]}, weighted: {shares}"
-    if node["rescore"]:
-        return (
-            f"{run.name} takes the best {node['rescore']} of each query by {node['runs'][0]}, in the order of {text}."
-        )
-    return f"{run.name} is {text}."
-
-
-def _transfer(run: RunResult) -> str:
-    transfer = run.best.metrics["transfer"]
-    share = transfer.get("unknown_words")
-    words = f"; {share:.1%} of the words of its captions are unknown to it" if share is not None else ""
-    return f"{run.name} is {transfer['run']}, trained on {transfer['trained_on']}, on {transfer['dataset']}{words}."
-
-
-def _tuned(results: Results) -> list[dict]:
-    return [
-        {"run": result.run, "inference": result.inference, "values": chosen + suffix}
-        for run in results.runs()
-        for result in run.evaluations.values()
-        if (chosen := settings.listed(result.metrics["tuned"]))
-        for suffix in [f" (chosen on {result.metrics['tuned_on']})" if "tuned_on" in result.metrics else ""]
-    ]
+    tables = {"images": catalogue.images, "captions": catalogue.captions}
+    counts = {name: table["split"].to_pandas().value_counts() for name, table in tables.items()}
+    return pd.DataFrame(counts).fillna(0).astype(int)
