@@ -15,7 +15,7 @@ from tests.sealed import made_anew
 from tests.toy_project import PARAMS, WORDS, kept, load_params, ready, write_prepared
 from vse_pipe.artifacts import captions, embeddings, evaluation, features, identity, model_files, names
 from vse_pipe.artifacts.embeddings import Side
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
+from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.text import END, START, UNK
 from vse_pipe.embed import stage
 from vse_pipe.evaluate.stage import evaluate
@@ -196,7 +196,7 @@ def _made_otherwise() -> None:
 REFUSED = [
     (_made_otherwise, IntegrityError, r"made with other transform than .*vse-pipe extract --features of_strange"),
     (lambda: shutil.rmtree(SEEN), InputError, "vse-pipe extract"),
-    (lambda: shutil.rmtree(SAID), MissingResource, "vse-pipe extract --texts bags"),
+    (lambda: shutil.rmtree(SAID), InputError, "bags/meta.json does not exist; make it with `vse-pipe extract`"),
 ]
 
 

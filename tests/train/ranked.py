@@ -21,9 +21,8 @@ from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from tests.train.some import member, some_pairs, some_scheme
 from vse_pipe.core import processes
-from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.train import data, model, optimise, stage
+from vse_pipe.train import data, model, optimise
 from vse_pipe.train.data import Pairs
 from vse_pipe.train.inputs import Teacher
 from vse_pipe.train.model import DualEncoder, build
@@ -144,15 +143,6 @@ def drifted() -> None:
 def answered() -> list[bool]:
     """What the first answers where the others answer otherwise."""
     return [processes.first_answer(processes.is_first()), processes.first_answer(not processes.is_first())]
-
-
-def trained_elsewhere(params: Params, name: str, answer: Any) -> None:
-    """Train where the function ``name`` of the engine finds ``answer`` on the disk of all but the first."""
-    module, function = name.split(".")
-    with pytest.MonkeyPatch.context() as patch:
-        if not processes.is_first():
-            patch.setattr(getattr(stage, module), function, lambda *_: answer)
-        stage.train(params, "sum", "cpu")
 
 
 @contextlib.contextmanager

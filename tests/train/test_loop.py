@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import threading
 from contextlib import chdir
 from functools import partial
 from pathlib import Path
@@ -33,7 +32,6 @@ from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import DeadRun, PipelineError
 from vse_pipe.core.files import partial_folder
 from vse_pipe.project import paths
-from vse_pipe.project.registry import LOSSES
 from vse_pipe.train import checkpoint, optimise, stage
 from vse_pipe.train import model as train_model
 from vse_pipe.train.data import TrainTable
@@ -229,16 +227,6 @@ def test_a_loss_without_a_message_is_dead_without_a_gradient_and_alive_at_its_mi
     watch.after(7, [StepResult(0.0, 0.0, 128)] * 8, 3.5)
 
 
-def test_a_plateau_is_that_of_the_full_batches_and_recorded_for_the_end():
-    """A shorter last batch has another loss, and a sampler may make larger batches than params say."""
-    stuck = partial(LOSSES.load("max").stuck, params=LOSSES.options("max")())
-    watch = Watch("run", "max", 3.2, stuck)
-    per_pair = 2 * LOSSES.options("max")().margin
-    steps = [StepResult(per_pair * 256, 1.0, 256)] * 8 + [StepResult(per_pair * 50, 1.0, 50)]
-    assert "plateau" in watch.after(1, steps, 3.0)
-    assert watch.after(2, steps, 90.0) is None
-
-
 def _first_rows(pairs) -> np.ndarray:
     """The feature row of each image."""
     return pairs.rows[np.unique(pairs.owners, return_index=True)[1]]
@@ -274,22 +262,3 @@ def _recall(ranked: np.ndarray, correct: set[int], k: int) -> bool:
     """Ties count against a correct item."""
     best = max(ranked[one] for one in correct)
     return sum(ranked >= best) - sum(ranked[one] == best for one in correct) < k
-
-
-class Sent:
-    """A batch that notes when it is sent."""
-
-    def __init__(self) -> None:
-        self.sent = threading.Event()
-
-    def to(self, device: torch.device) -> "Sent":
-        self.sent.set()
-        return self
-
-
-def test_a_gpu_has_the_next_batch_before_it_has_computed_this_one():
-    batches, computed = [Sent() for _ in range(4)], []
-    for batch in optimise._ahead(iter(batches), torch.device("cuda")):
-        computed.append(batch)
-        assert all(following.sent.wait(60) for following in batches[: len(computed) + 1])
-    assert computed == batches

@@ -81,13 +81,6 @@ def test_fresh_weights_begin_a_new_average(averaged):
         assert averages.models[0].img.fc.bias[0].item() == pytest.approx(wanted)
 
 
-def test_weights_set_without_a_step_are_their_own_average(averaged):
-    averages, fill = averaged
-    fill(3.0)
-    averages.end()
-    assert averages.models[0].img.fc.bias.eq(3.0).all()
-
-
 def _params(**changes):
     return load_params(Path(), train={**PARAMS["train"], **changes})
 
@@ -150,9 +143,7 @@ def test_patience_ends_a_run_and_its_config_says_how(
     train(_params(epochs=6, patience=patience, batch_size=60), "sum", "cpu")
     assert history().val_rsum.tolist() == rsums[:last]
     assert _config()["ended"] == {"epoch": last, "by": by, "converged": converged}
-    said = capsys.readouterr().err
-    assert ("not converged" in said) is not converged
-    assert ("rsum has not risen" in said) is (by == "patience")
+    assert ("not converged" in capsys.readouterr().err) is not converged
 
 
 def _work(loss: str, double: bool = True, **options) -> tuple[Scheme, Batch]:

@@ -10,9 +10,8 @@ from tests.naive import losses as naive
 from tests.train.divided import SAMPLED, divided, steps
 from tests.train.losses.contract import some_scores
 from tests.train.some import adam
-from vse_pipe.train import mixture, optimise
+from vse_pipe.train import optimise
 from vse_pipe.train.mixture import Division
-from vse_pipe.train.peers import divided as divided_pairs
 from vse_pipe.train.peers import one_pass, soft_margins, soft_triplets
 from vse_pipe.train.scored import Scored
 
@@ -77,13 +76,6 @@ def _divided(clean: int = 14, size: int = 4, noisy: bool = True, seed: int = 0) 
     chosen = np.arange(20) < clean
     steps = one_pass(Division(chosen.astype(float), chosen), size, noisy, np.random.default_rng(seed))
     return [(pairs, part == "labelled") for pairs, part in steps]
-
-
-@pytest.mark.parametrize(("pairs", "noisy"), [(60, 1), (250, 3)])
-def test_where_all_are_above_it_one_in_a_hundred_is_taken_for_noisy(pairs, noisy):
-    found = divided_pairs(mixture.fit_gaussian(np.linspace(0, 1, pairs) ** 2), 0.0)
-    assert int((~found.clean).sum()) == noisy
-    assert found.probability[~found.clean].max() <= found.probability[found.clean].min()
 
 
 def test_a_pass_over_the_clean_pairs_takes_the_noisy_ones_as_often_as_needed():

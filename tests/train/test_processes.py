@@ -92,36 +92,9 @@ def test_processes_that_drift_apart_are_told_and_what_the_first_finds_on_its_dis
     assert on(2, ranked.answered) == [[True, False]] * 2
 
 
-@pytest.mark.acceptance
-def test_a_run_that_is_finished_for_the_first_is_so_for_all(trained_project):
-    alone = _weights("sum")
-    on(2, ranked.trained_elsewhere, load_params(trained_project), "checkpoint.is_finished", False)
-    assert all((weight == alone[name]).all() for name, weight in _weights("sum").items())
-
-
 def test_a_gpu_for_each_is_needed():
     with pytest.raises(UsageError, match=r"^train sum: train.processes 99 need a GPU each, and there are \d+ "):
         processes.run(print, 99, torch.device("cuda"), "train sum")
-
-
-def test_each_process_of_a_machine_takes_the_gpu_of_its_number(monkeypatch):
-    """Without a GPU only the choice is tested."""
-    taken, groups = [], []
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
-    monkeypatch.setattr(torch, "set_flush_denormal", lambda _: None)
-    monkeypatch.setattr(processes.console, "silence", lambda: None)
-    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
-    monkeypatch.setattr(
-        processes.distributed, "init_process_group", lambda *about, **more: groups.append((*about, more))
-    )
-    monkeypatch.setattr(processes.atexit, "register", lambda *_: None)
-    monkeypatch.setattr(processes.processes, "has_group", lambda: bool(groups))
-    for name, value in {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}.items():
-        monkeypatch.setenv(name, value)
-    assert processes.joined(torch.device("cuda")) == torch.device("cuda:1")
-    assert taken == [torch.device("cuda:1")]
-    ((backend, about),) = groups
-    assert (backend, about["rank"], about["world_size"]) == ("cpu:gloo,cuda:nccl", 5, 8)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 
 from tests.command_line import Call, caller, failure, output
 from tests.toy_project import PARAMS, load_params, write_params
-from tests.train.ranked import on
 from tests.train.some import files_of, history, killed_after, weights_file
 from vse_pipe.artifacts import identity, model_files, pairs
 from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, PipelineError, UsageError
@@ -151,13 +150,11 @@ def test_files_of_somebody_else_stay(call):
     ("changes", "said"),
     [
         ({"seeds": [1, 2, 1]}, "seeds: 1 is named twice"),
-        ({"seeds": [-1]}, "seeds.*greater than or equal to 0"),
         ({"sha256": "0" * 64}, ".*come together; one of them is missing$"),
         (
             {"model": "given", "sha256": "0" * 64, "seeds": [1, 2]},
             ".*takes one model from a folder, which no seed changes",
         ),
-        ({"model": "given", "sha256": "f00"}, r"sha256: "),
     ],
 )
 def test_seeds_are_distinct_numbers_and_a_given_model_has_a_digest_and_none(folder, changes, said):
@@ -209,13 +206,6 @@ def test_a_copy_is_refused_where_the_present_features_or_texts_are_not_those_of_
     with pytest.raises(IntegrityError, match=f"made from other {part} than"):
         train(params, "other", "cpu")
     assert files_of("other") == before
-
-
-@pytest.mark.acceptance
-def test_a_copy_is_taken_by_the_first_of_two_processes(given):
-    """The other one does not wait for it, and is done."""
-    on(2, train, taking(), "other", "cpu")
-    assert files_of("other").keys() >= {model_files.MODEL, model_files.CONFIG}
 
 
 @pytest.mark.acceptance

@@ -48,7 +48,7 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
 
     For a transfer the footer names both data sets and the share of words that the run does not
     know, by split. Raises IntegrityError for features that were made differently from those of the
-    training, MissingResource for missing text features of the training."""
+    training, InputError for missing text features of the training."""
     started, run, out = time.monotonic(), params.trained(name), paths.embedded(name)
     with claim(out), tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
         read = _identities(params, name)

@@ -170,11 +170,8 @@ class TrainTable:
         their images. mentions: as in ``mentions_of``; train mentions without a pair are matches
         too. The text column of caption_table is needed for these two only.
 
-        Raises InputError when captions and pairs differ, an image or a caption has no features, or
-        a split is empty.
+        Raises InputError when an image or a caption has no features, or a split is empty.
         """
-        if not caption_table["caption_id"].equals(pair_table["caption_id"]):
-            raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")
         ids, split = caption_table["caption_id"].to_numpy(), caption_table["split"]
         owners, pair_owners = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
         readable = features.readable(owners) & features.readable(pair_owners)

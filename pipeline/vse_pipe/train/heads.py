@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from vse_pipe.core.errors import InputError
 from vse_pipe.train.encoders.options import BranchShape
 
 
@@ -39,17 +38,11 @@ class Branch(nn.Module):
         self.add_module(f"fc{last}", nn.Linear(sizes[-2], sizes[-1]))
         if params.nonlinear and params.batch_norm == "last":
             self.bn = _batch_norm(embed_size)
-        self._needs_two = params.nonlinear and params.batch_norm != "none"
         for layer in self.modules():
             if isinstance(layer, nn.Linear):
                 _uniform(layer.parameters(), 1.0 / math.sqrt(layer.in_features), rng)
 
     def forward(self, vectors: Float[Tensor, "rows features"]) -> Float[Tensor, "rows dim"]:
-        """Raises InputError for a single row in training under batch normalisation."""
-        if self.training and self._needs_two and len(vectors) < 2:
-            raise InputError(
-                "batch normalisation needs at least 2 rows in training, got 1; change train.batch_size or set batch_norm: none"
-            )
         if self.training and self.params.drop:
             vectors = without_some(vectors, self.params.drop)
         for layer in self.children():

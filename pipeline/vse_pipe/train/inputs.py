@@ -200,12 +200,9 @@ def table(node: Run, stored: features.Features, treated: Texts, pictures: "Pictu
     )
     heeds = "targets" in LOSSES.traits(node.loss.name).takes and SCHEMES.traits(node.scheme.name).weighs
     if joined.train_pairs.trust is not None and not heeds:
-        losses = [loss for loss in LOSSES.names() if "targets" in LOSSES.traits(loss).takes]
-        schemes = [scheme for scheme in SCHEMES.names() if SCHEMES.traits(scheme).weighs]
         raise InputError(
             f"train {name}: pairs of noise '{node.noise}' have weights between 0 and 1, which loss "
-            f"'{node.loss.name}' under scheme '{node.scheme.name}' does not take; take scheme "
-            f"{' or '.join(schemes)} and a loss of {', '.join(losses)}, or decide keep or drop"
+            f"'{node.loss.name}' under scheme '{node.scheme.name}' does not take; decide keep or drop"
         )
     return joined
 

@@ -91,11 +91,7 @@ class StepResult(NamedTuple):
 
 def mean_loss(steps: Sequence[StepResult]) -> float:
     """The mean over all pairs; 0 without any step."""
-    total, pairs = 0.0, 0
-    for step in steps:
-        total += step.loss * step.pairs
-        pairs += step.pairs
-    return total / max(pairs, 1)
+    return sum(step.loss * step.pairs for step in steps) / max(sum(step.pairs for step in steps), 1)
 
 
 def train_epoch(
@@ -258,17 +254,14 @@ def require_independent_rows(model: nn.Module, address: str = "train.chunk") -> 
             )
 
 
-def _state(device: torch.device) -> list[Tensor]:
+def _state(device: torch.device) -> tuple[Tensor, Tensor | None]:
     """Of the random numbers of the CPU and of the device."""
-    states = [torch.get_rng_state()]
-    if device.type == "cuda":
-        return [*states, torch.cuda.get_rng_state(device)]
-    return states
+    return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
 
-def _restore(device: torch.device, states: list[Tensor]) -> None:
+def _restore(device: torch.device, states: tuple[Tensor, Tensor | None]) -> None:
     torch.set_rng_state(states[0])
-    if device.type == "cuda":
+    if states[1] is not None:
         torch.cuda.set_rng_state(states[1], device)
 
 

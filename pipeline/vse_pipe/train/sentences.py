@@ -1,6 +1,5 @@
 """The text features of a run for further sentences."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
@@ -53,22 +52,19 @@ class Fitted:
         params = cast(TextParams, TEXT_FEATURES.options(meta["method"]).model_validate(options))
         require_encoder(params, meta, str(folder))
         kinds = {"tokens": State(words=words), "fragments": State()}
-        state = kinds[meta["kind"]] if meta["kind"] in kinds else learnt(folder, meta)
+        state = kinds.get(meta["kind"]) or _learnt(folder, meta)
         return cls(folder.name, method, traits, params, state, meta)
-
-    def unknown(self, counts: Counter[str]) -> Counter[str]:
-        """The words that the vocabulary lacks, without punctuation. counts: by word."""
-        vocabulary = set(self.state.words)
-        return Counter({word: n for word, n in counts.items() if word not in vocabulary and not _is_mark(word)})
 
     def unknown_share(self, sentences: Iterable[str]) -> float | None:
         """The share of unknown words among all words of the sentences, without punctuation. None
         for a method without words, and for sentences without a word."""
         if not self.traits.terms:
             return None
-        counts = Counter(chain.from_iterable(self.method.terms(sentence, self.options) for sentence in sentences))
-        total = sum(n for word, n in counts.items() if not _is_mark(word))
-        return self.unknown(counts).total() / total if total else None
+        vocabulary = set(self.state.words)
+        terms = (self.method.terms(sentence, self.options) for sentence in sentences)
+        is_unknown = (word not in vocabulary for word in chain.from_iterable(terms) if not _is_mark(word))
+        unknown = np.fromiter(is_unknown, bool)
+        return float(unknown.mean()) if len(unknown) else None
 
     def wording(self, sentence: str) -> Wording:
         """Raises InputError for a sentence that is empty, too long, or without a known word."""
@@ -78,9 +74,9 @@ class Fitted:
             raise InputError(f"a sentence of {len(sentence)} characters; the longest that is read has {_LONGEST}")
         unknown: tuple[str, ...] = ()
         if self.traits.terms:
-            words = Counter(self.method.terms(sentence, self.options))
-            unknown = tuple(self.unknown(words))
-            if not words.keys() & set(self.state.words):
+            words, vocabulary = dict.fromkeys(self.method.terms(sentence, self.options)), set(self.state.words)
+            unknown = tuple(word for word in words if word not in vocabulary and not _is_mark(word))
+            if not words.keys() & vocabulary:
                 raise InputError(f"no word of the sentence is in the vocabulary of texts '{self.name}'")
         if self.traits.gives != "tokens":
             return Wording(unknown)
@@ -130,13 +126,11 @@ def require_encoder(options: TextParams, meta: dict, where: str) -> None:
         )
 
 
-def learnt(folder: Path, meta: dict) -> State:
+def _learnt(folder: Path, meta: dict) -> State:
     """Vocabulary and learnt arrays of text features of kind vectors."""
     from safetensors.numpy import load_file
 
     for name in (texts.VOCABULARY, texts.STATE):
         if sha256(require(folder / name)) != meta["sha256"].get(name):
-            raise IntegrityError(
-                f"{folder / name}: content does not match the digest in {texts.META}; extract it again"
-            )
+            raise IntegrityError(f"{folder / name}: not what {texts.META} names; extract it again")
     return State(read_json(folder / texts.VOCABULARY, list), load_file(folder / texts.STATE))

@@ -131,7 +131,10 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     model_files.write(building, progress.best, words, config, progress.best_peer)
     checkpoint.finish(building, out, mark, identities)
     paths.record_seconds(out, time.monotonic() - started, earlier=resumes)
-    _say_how_it_ended(name, scheme, progress, ended)
+    choice = "last" if scheme.keeps_last else "best"
+    say(f"train {name}: {choice} epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
+    if not ended["converged"]:
+        say(f"train {name}: not converged: {model_files.unconverged(config)}")
 
 
 def _sampler(node: Run, table: TrainTable) -> Callable[[int], list[np.ndarray]]:
@@ -236,13 +239,3 @@ def _config(
     }
     config["loss"] |= {"learned": learned} if learned else {}
     return config
-
-
-def _say_how_it_ended(name: str, scheme: Scheme, progress: checkpoint.Progress, ended: dict) -> None:
-    choice = "last" if scheme.keeps_last else "best"
-    rsum = f"validation rsum {progress.best_rsum:.1f}"
-    say(f"train {name}: {choice} epoch {progress.best_epoch}, {rsum}")
-    if ended["by"] == "patience":
-        say(f"train {name}: ended after epoch {ended['epoch']}: rsum has not risen for train.patience epochs")
-    if not ended["converged"]:
-        say(f"train {name}: not converged: {model_files.unconverged({'ended': ended})}")

@@ -22,7 +22,7 @@ from vse_pipe.artifacts import features, identity, model_files, texts
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.console import track
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnreadableImage, UsageError, damaged
+from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError, damaged
 from vse_pipe.core.files import inside, read_json
 from vse_pipe.core.places import run_of_folder
 from vse_pipe.extract.compute import batches
@@ -201,7 +201,7 @@ class Trained:
 
     @cached_property
     def texts(self) -> Fitted:
-        """Raises MissingResource and IntegrityError for missing or other text features."""
+        """Raises InputError and IntegrityError for missing or other text features."""
         with damaged(self.home.texts / texts.META, _UNFIT):
             meta = self.home.meta("texts", texts.digest, self.config)
             options = self.home.placed(TEXT_FEATURES, meta["method"], meta["options"])
@@ -257,16 +257,13 @@ class Home:
         return cls(folder, root, texts_folder, features_folder, is_pack=False)
 
     def meta(self, kind: str, digest: Callable[[dict], str], config: dict) -> dict:
-        """The meta.json of the ``texts`` or ``features``. Raises MissingResource with the command
-        that makes it, IntegrityError where it is not that of the training."""
-        path: Path = getattr(self, kind) / features.META
-        again = "fetch the folder again" if self.is_pack else identity.made_anew(self.folder)
-        if not path.is_file():
-            command = f"make it with `vse-pipe extract --{kind} {path.parent.name}`"
-            raise MissingResource(f"{path} does not exist; {again if self.is_pack else command}")
-        meta = read_json(path)
+        """The meta.json of the ``texts`` or ``features``. Raises InputError where it is missing,
+        IntegrityError where it is not that of the training."""
+        folder: Path = getattr(self, kind)
+        meta = read_json(folder / features.META)
         if digest(meta) != config.get(f"{kind}_sha256"):
-            raise IntegrityError(f"{path.parent}: not the {kind} that the model was trained on; {again}")
+            again = "fetch the folder again" if self.is_pack else identity.made_anew(self.folder)
+            raise IntegrityError(f"{folder}: not the {kind} that the model was trained on; {again}")
         return meta
 
     def placed(self, family: Family, name: str, options: dict) -> dict:
@@ -303,10 +300,7 @@ def _item(folder: Path, place: int, photo: Photo, name: str) -> Item:
     """The photo as a file in ``folder``. name: of one that is no file."""
     if isinstance(photo, Path):
         name = str(photo)
-        try:
-            content = read.at(photo)
-        except UnreadableImage as error:
-            raise UnreadableImage(name, error.reason) from error
+        content = read.at(photo, name)
     else:
         content = photo if isinstance(photo, bytes) else _png(photo, name)
     (folder / str(place)).write_bytes(content)

@@ -134,12 +134,3 @@ def test_initial_weights_of_two_branch(side):
             inputs = IN if name.startswith("fc1") else 2048
             least = 0.95 if values.numel() > 1000 else 0.2
             assert least / math.sqrt(inputs) < values.abs().max() <= 1 / math.sqrt(inputs), name
-
-
-def test_a_single_row_in_training(two_branch):
-    for batch_norm in ("last", "first"):
-        branch = two_branch(hidden=5, batch_norm=batch_norm)
-        with pytest.raises(InputError, match=r"at least 2 rows in training, got 1; change train\.batch_size"):
-            branch.train()(_rows(1))
-        assert branch.eval()(_rows(1)).shape == (1, OUT)
-    assert two_branch(hidden=5, batch_norm="none").train()(_rows(1)).shape == (1, OUT)
