@@ -71,11 +71,6 @@ class Incidence:
         cells, pairs = sparse.csr_array((np.ones(len(images), np.int32), (images, texts))), len(owners)
         return cls(ids, images[:pairs], texts[:pairs], cells, cells.T.tocsr())
 
-    def belong(self, pairs: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-        """bool (pairs, candidates): whether the texts of ``candidates`` match the images of
-        ``pairs``."""
-        return self.by_image[self.images[pairs]][:, self.texts[candidates]].toarray() > 0
-
     def matches(self, pairs: np.ndarray) -> Matches:
         """Matches of the batch of these pairs. Two images are kin when a text matches both, also a
         text outside of the batch; the same holds for texts."""

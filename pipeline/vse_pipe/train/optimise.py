@@ -55,8 +55,8 @@ def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimize
     """Adam with default betas and eps, or SGD with ``params.momentum``, for the parameters that
     take a gradient.
 
-    The first group trains at ``params.lr``. Each rate of modules with an ``own_rate`` or
-    ``own_rates`` is a further group.
+    The first group trains at ``params.lr``. Each rate of modules with an ``own_rate`` is a further
+    group.
     """
     rates: dict[nn.Parameter, OwnRate] = {}
     later = None
@@ -64,8 +64,6 @@ def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimize
     for module in modules:
         if hasattr(module, "own_rate"):
             rates |= dict.fromkeys(module.parameters(), module.own_rate)
-        if hasattr(module, "own_rates"):
-            rates |= module.own_rates()
         later = later or getattr(module, "takes_over", None)
     layers: dict[OwnRate | None, list[nn.Parameter]] = {}
     for weight in model.parameters():

@@ -54,7 +54,7 @@ class TunedSide(nn.Module):
         self, params: PairShape, inputs: int, embed_size: int, rng: torch.Generator, pair: PairNetwork
     ) -> None:
         """rng draws the additions of ``lora``. Raises InputError unless ``embed_size`` is the
-        pair's, UsageError where blocks or layers that the options name are not in the network."""
+        pair's, UsageError for a network without as many blocks as the options need."""
         super().__init__()
         self.name, self.params = f"{self.side} encoder 'open_clip'", params
         if pair.dimensions != embed_size:
@@ -69,18 +69,7 @@ class TunedSide(nn.Module):
             self._adapt(rng)
         for name, weight in self.network.named_parameters():
             weight.requires_grad_(self._trains(name))
-        self.own_rates()
-
-    def own_rates(self) -> dict[nn.Parameter, OwnRate]:
-        """The rate of every weight that trains: ``lr`` of the head, times ``decay`` for each block
-        below it."""
-        options = self.params
-        trained = {name: weight for name, weight in self.network.named_parameters() if weight.requires_grad}
-        if options.decay == 1:
-            return dict.fromkeys(trained.values(), OwnRate(options.lr))
-        prefix, count = self._blocks()
-        below = {name: count + 1 - _depth(name, prefix, count) for name in trained}
-        return {weight: OwnRate(options.lr * options.decay ** below[name]) for name, weight in trained.items()}
+        self.own_rate = OwnRate(params.lr)
 
     def train(self, mode: bool = True) -> "TunedSide":
         """As ``nn.Module.train``; batch normalisation keeps the statistics of the checkpoint."""
@@ -115,35 +104,22 @@ class TunedSide(nn.Module):
         }
         if len(rows) != 1:
             raise UsageError(
-                f"{self.name}: its network is no single row of blocks, which `tune: last` and decay "
-                "need; take `tune: all` or `lora` with targets, and decay 1"
+                f"{self.name}: its network is no single row of blocks, which `tune: last` and `lora` need; "
+                "take `tune: all`"
             )
         return rows.popitem()
 
     def _adapt(self, rng: torch.Generator) -> None:
-        options = self.params
-        for name in self._layers():
-            layer = self.network.get_submodule(name)
-            weight = "weight" if isinstance(layer, nn.Linear) else "in_proj_weight"
-            addition = LowRank(getattr(layer, weight), options.rank, options.alpha, rng)
-            parametrize.register_parametrization(layer, weight, addition)
+        """Add to every linear layer and attention of the blocks."""
+        options, (prefix, _) = self.params, self._blocks()
+        for name, layer in list(self.network.named_modules()):
+            is_linear = isinstance(layer, nn.Linear)
+            if name.startswith(prefix) and (is_linear or _is_attention(layer)):
+                weight = "weight" if is_linear else "in_proj_weight"
+                addition = LowRank(getattr(layer, weight), options.rank, options.alpha, rng)
+                parametrize.register_parametrization(layer, weight, addition)
         self.register_state_dict_post_hook(_additions_alone)
         self.register_load_state_dict_post_hook(_without_base)
-
-    def _layers(self) -> list[str]:
-        """Names of the layers that ``targets`` name."""
-        modules = self.network.named_modules()
-        able = [name for name, module in modules if isinstance(module, nn.Linear) or _is_attention(module)]
-        if self.params.targets is None:
-            prefix, _ = self._blocks()
-            return [name for name in able if name.startswith(prefix)]
-        layers: list[str] = []
-        for target in self.params.targets:
-            named = [name for name in able if f".{target}." in f".{name}."]
-            if not named:
-                raise UsageError(f"{self.name}: targets '{target}' is no layer of its network")
-            layers += named
-        return list(dict.fromkeys(layers))
 
 
 class LowRank(nn.Module):

@@ -58,19 +58,13 @@ class PairShape(Strict):
     """``all`` weights, those of the ``last`` blocks and what follows them, or low-rank additions to
     layers (``lora``)"""
     lr: PositiveFloat = 1e-5
-    """of the head, or of every weight where ``decay`` is 1"""
-    decay: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """rate of a block as a share of the rate of the one above it; the first block is above the
-    embeddings"""
+    """learning rate of its weights"""
     blocks: PositiveInt = 2
     """for ``last``: the number of blocks"""
     rank: PositiveInt = 8
     """for ``lora``: of the additions"""
     alpha: PositiveFloat = 16.0
     """for ``lora``: additions are multiplied by alpha / rank"""
-    targets: Annotated[list[str], Field(min_length=1)] | None = None
-    """for ``lora``: parts of names of layers, such as [attn, c_fc]; null: every linear layer and
-    attention of the blocks"""
     checkpointing: bool = False
     """computes activations again in the backward pass: less memory, a third more time"""
     wise: bool = False

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
@@ -282,18 +283,15 @@ class Tally:
 
     def _rematched(self) -> list[dict]:
         """Figure 5: the pairs of largest alignment weight, one of each image."""
-        owners, weights = self.pairs.owners, self._weight
-        order = np.argsort(-weights, kind="stable")[: int((weights > 0).sum())]
-        _, first = np.unique(owners[order], return_index=True)
-        places = order[np.sort(first)[:_LISTED]]
         captions = self.pairs.texts.caption_ids[self.pairs.places]
         columns = {
-            "image_id": owners[places].tolist(),
-            "caption_id": captions[places].tolist(),
-            "rematch_caption_id": captions[self._partner[places]].tolist(),
-            "weight": weights[places].round(6).tolist(),
+            "image_id": self.pairs.owners,
+            "caption_id": captions,
+            "rematch_caption_id": captions[self._partner],
+            "weight": self._weight,
         }
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        table = pd.DataFrame(columns).query("weight > 0").sort_values("weight", ascending=False, kind="stable")
+        return table.drop_duplicates("image_id").head(_LISTED).round({"weight": 6}).to_dict("records")
 
 
 scheme = L2rm
