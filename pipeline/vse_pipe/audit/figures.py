@@ -69,11 +69,7 @@ _ROWS = (
     ("AUC", "auc", "{:.3f}"),
     ("average precision", "average_precision", "{:.3f}"),
     ("precision among as many pairs", "precision_at_mismatched", "{:.3f}"),
-    ("partners sought in", "partners_from", "{}"),
-    ("rematched caption right", "rematched_caption_right", "{:.1%}"),
-    ("rematched image right", "rematched_image_right", "{:.1%}"),
 )
-_PARTNERS = {"all": "all pairs", "batch": "the pair's batch"}
 
 
 def show(metrics: dict, as_json: bool) -> None:
@@ -86,7 +82,7 @@ def show(metrics: dict, as_json: bool) -> None:
     pairs = "training pairs" if is_run else metrics["noise"] or "as prepared"
     table.add_column(pairs, justify="right", no_wrap=True)
     for title, key, form in _ROWS:
-        value = "-" if metrics.get(key) is None else form.format(_PARTNERS.get(metrics[key], metrics[key]))
+        value = "-" if metrics.get(key) is None else form.format(metrics[key])
         if key == "expected":
             value = (value if artefact.is_told(metrics) else "cannot be told") + _range(metrics["interval"])
         if key in metrics:

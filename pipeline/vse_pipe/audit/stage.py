@@ -56,7 +56,6 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
             "gallery": _gallery(content, limit),
             "partners_from": "batch" if networks[0].model.fragments else "all",
             **figures(doubts, len(np.unique(table.owners)), mismatched),
-            **losses.rematched(content, truth),
             "mixture": losses.described(mixture),
         }
         # A scheme that transports nothing has no records.

@@ -26,12 +26,6 @@ _PATTERNS = (
 )
 _PICTURE = "image images photo photos photograph picture pictures pic pics img foto bild thumbnail caption description"
 _GENERIC = STOP_WORDS.union(_PICTURE.split(" "), ["untitled", "unknown", "none", "null", "nan", "na", "placeholder"])
-# Writing systems; those of East Asia are mixed within a sentence.
-_SCRIPTS = {
-    "Latin": r"\p{Latin}",
-    "East Asian": r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]",
-    **{name: rf"\p{{{name}}}" for name in ("Cyrillic", "Greek", "Arabic", "Hebrew", "Thai")},
-}
 # Languages in Latin letters whose words simplemma has.
 _LANGUAGES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian"}
 _LANGUAGES |= {"nl": "Dutch", "pt": "Portuguese"}
@@ -105,12 +99,14 @@ def _empty(words: PlainWords, texts: pa.Array) -> list[Reason]:
 
 
 def _letters(words: PlainWords) -> Reason:
-    """Captions in other letters than most: up to 0.95, by their share of letters."""
-    counts = np.stack([pc.count_substring_regex(words.plain, pattern).to_numpy() for pattern in _SCRIPTS.values()])
-    share = 1 - counts[counts.sum(axis=1).argmax()] / counts.sum(axis=0).clip(1)
-    doubt = 0.95 * np.clip((share - 0.3) / 0.4, 0, 1) * (counts.sum(axis=0) > 0)
-    names = np.array([f"{name} letters" for name in _SCRIPTS], object)[counts.argmax(axis=0)]
-    return doubt * style(doubt), "in another language than the rest: " + names
+    """Captions in Latin letters among others, and in other letters among Latin ones: up to 0.95, by
+    their share of letters."""
+    counts = [pc.count_substring_regex(words.plain, pattern).to_numpy() for pattern in (r"\p{Latin}", r"\p{L}")]
+    latin, letters = counts
+    share = latin / letters.clip(1)
+    share = 1 - share if 2 * latin.sum() > letters.sum() else share
+    doubt = 0.95 * np.clip((share - 0.3) / 0.4, 0, 1) * (letters > 0)
+    return doubt * style(doubt), "in other letters than the rest"
 
 
 def _language(words: PlainWords) -> Reason:

@@ -103,35 +103,28 @@ def _decided(
     from vse_pipe.artifacts import decisions  # pandas, which other protocols do not need
 
     node = params.noises[noise]
-    rows = decisions.read(Path(node.protocol.params.file))
-    of_prepare = params.datasets[node.dataset].decisions
-    is_prepared = of_prepare is not None and Path(of_prepare).resolve() == Path(node.protocol.params.file).resolve()
-    train, is_pair = pc.equal(table["split"], "train"), rows["kind"] == "pair"
+    file, prepared = Path(node.protocol.params.file), params.datasets[node.dataset].decisions
+    rows, train = decisions.read(file), pc.equal(table["split"], "train")
     is_elsewhere = rows["id"].isin(table["caption_id"].filter(pc.invert(train)).to_numpy())
     paired = captions.set_column(captions.schema.get_field_index("image_id"), "image_id", table["image_id"])
     train_images = images.filter(pc.equal(images["split"], "train"))
-    holding = decisions.in_force(rows, is_pair & ~is_elsewhere, train_images, paired.filter(train))
-    # ``prepare`` applies the others, and has removed or told what is gone, if it has the same file.
-    waiting = decisions.in_force(rows, is_pair & is_elsewhere & (not is_prepared), images, paired)
-    if is_prepared:
-        holding = replace(holding, gone=[])
-    notes, count = decisions.notes(holding, waiting), int((waiting.rows["action"] != "keep").sum())
-    if count:
-        notes.append(f"{count} decisions on pairs of val and test wait for `decisions:` in data set '{node.dataset}'")
-    for sentence in notes:
+    holding = decisions.in_force(rows, (rows["kind"] == "pair") & ~is_elsewhere, train_images, paired.filter(train))
+    if prepared is not None and Path(prepared).resolve() == file.resolve():
+        holding = replace(holding, gone=[])  # ``prepare`` removed it
+    for sentence in decisions.notes(holding):
         warn(f"inject {noise}: {sentence}")
     ids, before = table["caption_id"].to_numpy(), table["image_id"].to_numpy()
     image_ids, weights = PROTOCOLS.load(node.protocol.name).apply(ids, before, holding.rows)
     is_kept = np.isin(ids, holding.rows["id"][holding.rows["action"] == "keep"].to_numpy(np.int64))
-    columns = {column: table[column] for column in table.schema.names}
-    columns |= {"image_id": image_ids, "weight": weights, "kept": is_kept}
     # Null stays null where the truth is unknown.
-    columns["mismatched"] = pc.not_equal(pa.array(image_ids), table["true_image_id"])
+    mismatched = pc.not_equal(pa.array(image_ids), table["true_image_id"])
+    columns = dict(zip(table.schema.names, table.columns, strict=True))
+    columns |= {"image_id": image_ids, "mismatched": mismatched, "weight": weights, "kept": is_kept}
     counts = {
         "dropped": int((weights == 0).sum()),
         "rematched": int(((weights > 0) & (image_ids != before)).sum()),
         "weighted": int(((weights > 0) & (weights < 1)).sum()),
-        "not applied": count + sum(len(rows.changed) + len(rows.gone) for rows in (holding, waiting)),
+        "not applied": len(holding.changed) + len(holding.gone),
     }
     return pa.table(columns), counts
 

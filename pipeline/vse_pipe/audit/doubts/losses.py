@@ -173,27 +173,10 @@ def doubts(losses: Float[ndarray, " pairs"]) -> tuple[Doubts, LossMixture]:
     return Doubts(1 - mixture.posterior, losses, open_pairs, columns), mixture
 
 
-def rematched(content: pa.Table, truth: pa.Table) -> dict[str, float | None]:
-    """The share of the mismatched pairs whose partner truly belongs to the image or to the caption,
-    None without such a pair; empty where the truth is unknown. content: of ``pairs_table``; truth:
-    as there."""
-    table, rows = content.to_pandas(), truth.to_pandas()
-    if rows["mismatched"].isna().any():
-        return {}
-    described = table["rematch_caption_id"].map(rows.set_index("caption_id")["true_image_id"])
-    right = {
-        "rematched_caption_right": described == rows["image_id"],
-        "rematched_image_right": table["rematch_image_id"] == rows["true_image_id"],
-    }
-    wrong = rows["mismatched"].astype(bool)
-    return {name: round(float(mask[wrong].mean()), 6) if wrong.any() else None for name, mask in right.items()}
-
-
 def described(mixture: LossMixture) -> dict:
-    """alpha, beta, weight and mean of the matched component and of the mismatched one; None if the
+    """alpha, beta and weight of the matched component and of the mismatched one; None if the
     mixture split nothing."""
-    names, values = ("alpha", "beta", "weight", "mean"), [None] * 4
-    if mixture.components is not None:
-        alpha, beta, weight = mixture.components
-        values = [part.tolist() for part in (alpha, beta, weight, alpha / (alpha + beta))]
-    return {**dict(zip(names, values, strict=True)), "doubts": [mixture.doubt] if mixture.doubt else []}
+    components = mixture.components
+    values = [None] * 3 if components is None else [part.tolist() for part in components]
+    named = dict(zip(("alpha", "beta", "weight"), values, strict=True))
+    return {**named, "doubts": [mixture.doubt] if mixture.doubt else []}

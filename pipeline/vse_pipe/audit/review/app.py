@@ -75,20 +75,43 @@ def create(desk: ReviewDesk, person: str, hosts: Sequence[str] = LOOPBACK) -> AS
 class _ReviewSite(Site):
     def __init__(self, desk: ReviewDesk, person: str) -> None:
         super().__init__(_ASSETS, ("/api/", "/picture/"), _FAILED, desk.prepared.content_of, _SIDE)
-        self._desk, self._answers = desk, Answers(desk, person)
+        self._desk, self._person = desk, person
         self._template = formatting.template_environment(_TEMPLATES).get_template("page.html")
 
     async def page(self, request: Request) -> Response:
         return self.error_page(request, 200, "")
 
     def error_page(self, request: Request, status: int, message: str) -> Response:
-        person = self._answers.person
-        html = self._template.render(desk=self._desk, person=person, message=message, longest=_LONGEST)
-        return HTMLResponse(html, status)
+        values = {"desk": self._desk, "person": self._person, "longest": _LONGEST}
+        return HTMLResponse(self._template.render(message=message, **values), status)
 
-    async def finding(self, request: Request) -> Response:
+    async def picture(self, request: Request) -> Response:
+        name = "{kind}/{number}".format(**request.path_params)
+        side = "other_file" if request.url.path.endswith("/other") else "file"
+        return await self.thumbnail(self._row(name)[side] or name)
+
+    def finding(self, request: Request) -> Response:
+        """The finding, its group and the progress. Raises HTTPException 404."""
         query = checked(FindingQuery, request.query_params)
-        return JSONResponse(await anyio.to_thread.run_sync(self._answers.find, query))
+        verdicts, rows = self._desk.verdicts(), self._desk.rows
+        mask, is_decided = self._desk.mask(query.kind, query.text), verdicts.standing != ""
+        states = {"undecided": ~is_decided, "open": verdicts.is_open(self._person), "decided": is_decided}
+        decided = is_decided.groupby(rows["kind"]).agg(decided="sum", total="size")
+        progress = {**decided.sum().to_dict(), "kinds": decided.to_dict("index")}
+        answer = {"matching": int(mask.sum()), "progress": progress}
+        place, wrapped = self._chosen(query, np.flatnonzero(mask & states.get(query.state, True)))
+        if place is None:
+            return JSONResponse({**answer, "finding": None, "group": []})
+        group = rows.index[rows["group"] == rows["group"].iloc[place]]
+        members = group[:_MEMBERS] if len(group) > 1 else ()
+        answer |= {
+            "wrapped": wrapped,
+            "finding": self._described(verdicts, rows.index[place]),
+            "group": [self._member(verdicts, name) for name in members],
+            "grouped": len(group),
+            "number": int(mask.iloc[: place + 1].sum()),
+        }
+        return JSONResponse(answer)
 
     async def decide(self, request: Request) -> Response:
         require_post(request, _BODY)
@@ -97,49 +120,14 @@ class _ReviewSite(Site):
             raise HTTPException(415, "send a decision as application/json")
         decision = checked(Decision, await request.body())
         # The thread goes on where the visitor leaves: a decision is written or not, never half.
-        return JSONResponse(await anyio.to_thread.run_sync(self._answers.decide, decision))
+        return JSONResponse(await anyio.to_thread.run_sync(self._decided, decision))
 
-    async def picture(self, request: Request) -> Response:
-        name = "{kind}/{number}".format(**request.path_params)
-        side = "other_file" if request.url.path.endswith("/other") else "file"
-        return await self.thumbnail(self._answers.row(name)[side] or name)
-
-
-class Answers:
-    """Answers to one reviewer as documents."""
-
-    def __init__(self, desk: ReviewDesk, person: str) -> None:
-        self.desk, self.person = desk, person
-
-    def find(self, query: FindingQuery) -> dict:
-        """The finding, its group and the progress. Raises HTTPException 404."""
-        verdicts, rows = self.desk.verdicts(), self.desk.rows
-        mask, is_decided = self.desk.mask(query.kind, query.text), verdicts.standing != ""
-        states = {"undecided": ~is_decided, "open": verdicts.is_open(self.person), "decided": is_decided}
-        candidates = np.flatnonzero(mask & states.get(query.state, True))
-        decided = is_decided.groupby(rows["kind"]).agg(decided="sum", total="size")
-        progress = {**decided.sum().to_dict(), "kinds": decided.to_dict("index")}
-        answer = {"matching": int(mask.sum()), "progress": progress}
-        place, wrapped = self._chosen(query, candidates)
-        if place is None:
-            return {**answer, "finding": None, "group": []}
-        group = rows.index[rows["group"] == rows["group"].iloc[place]]
-        members = group[:_MEMBERS] if len(group) > 1 else ()
-        return {
-            **answer,
-            "wrapped": wrapped,
-            "finding": self._finding(verdicts, rows.index[place]),
-            "group": [self._member(verdicts, name) for name in members],
-            "grouped": len(group),
-            "number": int(mask.iloc[: place + 1].sum()),
-        }
-
-    def decide(self, chosen: Decision) -> dict:
+    def _decided(self, chosen: Decision) -> dict:
         """Writes a decision; ``before``: what this reviewer had decided. Raises UsageError,
         HTTPException 404 for an unknown finding, PipelineError where the file cannot be written."""
-        rows, name = self.desk.rows, f"{chosen.kind}/{chosen.id}"
-        group = self.row(name)["group"]
-        verdicts = self.desk.verdicts().of_person(self.person)
+        rows, name = self._desk.rows, f"{chosen.kind}/{chosen.id}"
+        group = self._row(name)["group"]
+        verdicts = self._desk.verdicts().of_person(self._person)
         names = rows.index[rows["group"] == group] if chosen.group else pd.Index([name])
         if chosen.decision == "undo":
             names = names[verdicts[names] != ""]
@@ -147,13 +135,9 @@ class Answers:
                 raise UsageError("there is no decision to undo")
         else:
             names = names[(verdicts[names] == "") | (names == name)]
-        self.desk.record(names, chosen.decision, self.person)
-        finding = self._finding(self.desk.verdicts(), name)
+        self._desk.record(names, chosen.decision, self._person)
+        finding = self._described(self._desk.verdicts(), name)
         return {"finding": finding, "rows": len(names), "before": verdicts[name]}
-
-    def row(self, name: str) -> pd.Series:
-        """The row of a finding such as ``pair/17``. Raises HTTPException 404."""
-        return self.desk.rows.iloc[self._place(name)]
 
     def _chosen(self, query: FindingQuery, candidates: np.ndarray) -> tuple[int | None, bool]:
         """The place, and whether the search went on at the other end. A finding that is asked for
@@ -169,27 +153,31 @@ class Answers:
             turn = int(np.searchsorted(candidates, self._place(query.before))) - 1
         return int(candidates[turn % len(candidates)]), not 0 <= turn < len(candidates)
 
-    def _place(self, name: str) -> int:
-        if name not in self.desk.rows.index:
-            raise HTTPException(404, f"no finding {name[:60]} in this audit")
-        return int(self.desk.rows.index.get_loc(name))
+    def _row(self, name: str) -> pd.Series:
+        return self._desk.rows.iloc[self._place(name)]
 
-    def _finding(self, verdicts: Verdicts, name: str) -> dict:
-        row = self.row(name)
+    def _place(self, name: str) -> int:
+        """Of a finding such as ``pair/17``. Raises HTTPException 404."""
+        if name not in self._desk.rows.index:
+            raise HTTPException(404, f"no finding {name[:60]} in this audit")
+        return int(self._desk.rows.index.get_loc(name))
+
+    def _described(self, verdicts: Verdicts, name: str) -> dict:
+        row = self._row(name)
         return {
             **self._member(verdicts, name),
             **row[["why", "proposal", "other_file", "other_caption"]].to_dict(),
             "doubt": None if np.isnan(row["doubt"]) else round(float(row["doubt"]), 4),
             "other": None if pd.isna(row["other"]) else int(row["other"]),
             "other_picture": f"/picture/{name}/other" if row["other_file"] else None,
-            "others": verdicts.peers(self.person, name),
+            "others": verdicts.peers(self._person, name),
         }
 
     def _member(self, verdicts: Verdicts, name: str) -> dict[str, Any]:
-        row = self.row(name)
+        row = self._row(name)
         return {
             **row[["kind", "file", "caption"]].to_dict(),
             "id": int(row["id"]),
             "picture": f"/picture/{name}" if row["file"] else None,
-            "decision": verdicts.of_person(self.person)[name],
+            "decision": verdicts.of_person(self._person)[name],
         }
