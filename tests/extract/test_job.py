@@ -12,9 +12,7 @@ from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError
 from vse_pipe.extract import job
 from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.job import with_backbone
-from vse_pipe.extract.work import work
 from vse_pipe.project import code
-from vse_pipe.project.params.nodes import EngineParams
 from vse_pipe.project.registry import BACKBONES
 
 
@@ -26,7 +24,7 @@ def test_all_code_that_an_extraction_runs_counts_or_is_known_to_decide_nothing()
     """A new module must be imported by the work on an image or a batch, or be named here: parameters, and what puts finished
     parts together. Members do not share what they do not use."""
     work = code.closure(job._WORK)
-    assert room(code.closure(["vse_pipe.extract.stage"]) - work) == {"assemble", "shards", "stage", "work"}
+    assert room(code.closure(["vse_pipe.extract.stage"]) - work) == {"assemble", "shards", "stage"}
     members = {name: code.closure([BACKBONES.module(name)]) for name in BACKBONES.names()}
     assert "pair" not in room(members["vgg19"])
     assert "published" not in room(members["open_clip"])
@@ -72,12 +70,6 @@ def test_with_backbone(folder: Path, spec: str, weights: str, name: str) -> None
     assert (node.dataset, node.backbone.name) == ("tiny", spec.partition(":")[0])
     assert getattr(node.backbone.params, "weights", weights) == weights
     assert set(params.features) == {"small", name}
-
-
-@pytest.mark.parametrize("shard", ["0/4", "5/4", "4", "1/0", "-1/4", "a/b", "1/4/2", "1 /4", ""])
-def test_refuses_other_shares(shard: str) -> None:
-    with pytest.raises(UsageError, match=r"--shard .*: expected i/n with i from 1 to n"):
-        work(shard, EngineParams())
 
 
 @pytest.mark.parametrize(("options", "message"), [

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from tests.extract.project import OUT, WRITTEN, extract, outputs
 from vse_pipe.core.errors import InputError, LockedError, MissingResource
 from vse_pipe.core.locks import share
 from vse_pipe.extract import stage
-from vse_pipe.extract.work import Work
 from vse_pipe.project.params.nodes import EngineParams
 from vse_pipe.project.params.typed import Params
 
@@ -29,8 +29,8 @@ def numbers() -> list[int]:
     return sorted(int(path.name[:6]) for path in OUT.glob("shards/*/*"))
 
 
-def extracted(work: Work | None = None, given: Params | None = None) -> dict[str, bytes]:
-    stage.extract(given or params(), "small", "cpu", work)
+def extracted(share: str | None = None, given: Params | None = None) -> dict[str, bytes]:
+    stage.extract(given or params(), "small", "cpu", share)
     return outputs()
 
 
@@ -43,22 +43,22 @@ def fresh(given: Params | None = None) -> dict[str, bytes]:
 
 def test_shares_then_one_call_equal_one_process(tiny: Path, capsys: pytest.CaptureFixture) -> None:
     whole = fresh()
-    extracted(Work((2, 2)))
+    extracted("2/2")
     assert numbers() == [1, 3]
     said = capsys.readouterr().err
     assert "share 2/2 is finished" in said
     assert "`vse-pipe extract --features small` puts them together" in said
-    extracted(Work((1, 2)))
+    extracted("1/2")
     assert numbers() == [0, 1, 2, 3, 4]
     assert not (OUT / "features.npy").exists()
     assert extracted() == whole
 
 
 def test_a_share_that_was_killed_goes_on(tiny: Path, capsys) -> None:
-    project.interrupted(1, params(), Work((1, 2)))
+    project.interrupted(1, params(), "1/2")
     assert numbers() == [0]
     assert "1 of 5 shards are finished and kept" in capsys.readouterr().err
-    extracted(Work((1, 2)))
+    extracted("1/2")
     assert numbers() == [0, 2, 4]
     assert "going on after 1 of 3 shards" in capsys.readouterr().err
 
@@ -73,7 +73,7 @@ needs_ray = pytest.mark.skipif(
 )
 # Ray leaves sockets open when it is shut down, and warns of its own defaults.
 quiet = pytest.mark.filterwarnings("ignore")
-TWO = Work(engine=EngineParams(name="ray", workers=2))
+TWO = EngineParams(name="ray", workers=2)
 
 
 @needs_ray
@@ -82,7 +82,7 @@ def test_two_workers_equal_the_plain_run(tiny: Path) -> None:
     given = project.params("grid", batch_size=2, shard_size=2)
     whole = fresh(given)
     assert sorted(whole) == project.WRITTEN
-    assert extracted(TWO, given) == whole
+    assert extracted(given=replace(given, engine=TWO)) == whole
 
 
 @needs_ray
@@ -91,14 +91,14 @@ def test_an_error_of_a_worker_is_the_error_of_the_command(tiny: Path) -> None:
     project.prepared(Path("raw"), [f"{number:03d}.png" for number in range(9)], digests=[""] * 9)
     Path("raw/005.png").write_bytes(Path("raw/005.png").read_bytes()[:90])
     with pytest.raises(InputError, match=r"005.png \(image_id 24\) does not decode"):
-        extracted(TWO)
+        extracted(given=replace(params(), engine=TWO))
     assert next(iter(outputs())).startswith("shards/")
 
 
 def test_without_ray_it_is_said_what_to_install(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingResource, match=r"engine ray .*: pip install ray"):
-        extracted(TWO)
+        extracted(given=replace(params(), engine=TWO))
 
 
 REPOSITORY = Path(__file__).parents[2]

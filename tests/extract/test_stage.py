@@ -63,20 +63,6 @@ def test_features_equal_the_literal_pipeline_and_meta_says_what_they_are(tiny: P
     assert sorted(outputs()) == project.WRITTEN
 
 
-def test_mean_and_std_of_a_weights_file_are_asked_for(tiny: Path, capsys) -> None:
-    for options, is_said in [({"std": [0.5] * 3}, True), ({"mean": [0.1] * 3, "std": [0.5] * 3}, False)]:
-        stage.extract(project.params(**weights(), **options), "small", "cpu")
-        assert ("set mean and std if own.pth" in capsys.readouterr().err) == is_said
-
-
-@pytest.mark.parametrize(("native", "chosen"), [(True, "bfloat16"), (False, "float32")])
-def test_auto_says_and_records_what_it_chose(tiny: Path, monkeypatch, capsys, native, chosen) -> None:
-    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"amx_bf16": native})
-    extract(**weights())
-    assert f"extract small: precision auto is {chosen} on this machine" in capsys.readouterr().err
-    assert features.read(OUT).meta["precision"] == chosen
-
-
 def test_finished_features_are_left_as_they_are(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extract("random_filters")
     before = {path.name: path.stat().st_mtime_ns for path in OUT.iterdir()}

@@ -34,8 +34,6 @@ def extract(
     as_json: AsJson = False,
 ) -> None:
     """Compute the image features of a data set, or what text encoders read of its captions."""
-    from vse_pipe.extract.work import work
-
     if backbone is not None and features is not None:
         raise UsageError("--features and --backbone exclude each other: the first names an entry of params.yaml")
     if shard is not None and (texts is not None or (features is None and backbone is None)):
@@ -45,7 +43,6 @@ def extract(
         from vse_pipe.extract import job
 
         params, features = job.with_backbone(params, backbone, dataset, weights)
-    spread = work(shard, params.engine)
     names, text_names = [], []
     if features is not None or texts is None:
         names = _project.chosen(features, params.features, "features")
@@ -54,7 +51,7 @@ def extract(
     from vse_pipe.extract import stage
 
     for name in names:
-        stage.extract(params, name, device, spread)
+        stage.extract(params, name, device, shard)
     if text_names:
         from vse_pipe.extract import text_stage
 

@@ -11,7 +11,7 @@ from vse_pipe.artifacts import digests, identity, images
 from vse_pipe.artifacts import features as artefact
 from vse_pipe.core.files import read_json, whole_folder
 from vse_pipe.extract.job import Job, Output
-from vse_pipe.extract.shards import Shards
+from vse_pipe.extract.shards import Shards, read
 
 # Files of a folder of features, shards included; a new folder replaces them.
 OURS = (artefact.ARRAY, artefact.INDEX, artefact.META, images.UNREADABLE, digests.NAME, "shards/*")
@@ -57,8 +57,9 @@ class _Rows:
     def __init__(self, job: Job, shards: Shards, failed: np.ndarray) -> None:
         old = job.earlier
         self._earlier = old and Output(old.array, old.boxes, old.scores)
+        self._files = shards.files()
         # Two shards are in memory at once: reused rows between them shift the blocks.
-        self._read = lru_cache(maxsize=2)(shards.read)
+        self._read = lru_cache(maxsize=2)(read)
         self._shard = np.full(len(failed), _EARLIER)
         self._row = np.zeros(len(failed), np.int64) if job.reused is None else job.reused.copy()
         for number in range(job.count):
@@ -71,7 +72,7 @@ class _Rows:
         shard, row = self._shard[places], self._row[places]
         taken: dict[str, np.ndarray] = {}
         for number in np.unique(shard).tolist():
-            source = self._earlier if number == _EARLIER else self._read(number).rows
+            source = self._earlier if number == _EARLIER else self._read(self._files[number]).rows
             chosen = shard == number
             for name in Output._fields:
                 values = getattr(source, name)

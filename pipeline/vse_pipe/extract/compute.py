@@ -11,12 +11,11 @@ from itertools import chain, islice
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn import functional
 
 from vse_pipe.core import devices
-from vse_pipe.core.console import track, warn
-from vse_pipe.core.errors import InputError, PipelineError, UnreadableImage, out_of_memory
+from vse_pipe.core.console import track
+from vse_pipe.core.errors import InputError, UnreadableImage
 from vse_pipe.extract.backbones.options import FeatureParams
 from vse_pipe.extract.job import Job, Output, Shard
 from vse_pipe.pictures.images import Item
@@ -52,22 +51,30 @@ def batches(
     # macOS has no affinity.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = workers or (min(cores, _READERS_OF_A_GPU) if ahead else cores)
-    with contextlib.ExitStack() as stack:
-        pool = ThreadPoolExecutor(workers, thread_name_prefix="read")
-        stack.callback(pool.shutdown, cancel_futures=True)
-        pending: deque[tuple[list[Item], list[Future]]] = deque()
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="read")
+    pending: deque[tuple[list[Item], list[Future]]] = deque()
+    try:
         for items in work:
-            pending.append((items, _submit(pool, items, read, workers)))
+            pending.append((items, [pool.submit(_result, read, item) for item in items]))
             if len(pending) > ahead:
                 yield _finished(*pending.popleft())
         while pending:
             yield _finished(*pending.popleft())
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _result(read: Read, item: Item) -> Arrays | UnreadableImage:
+    try:
+        return read(item)
+    except UnreadableImage as error:
+        return error
 
 
 def _finished(items: list[Item], futures: list[Future]) -> ReadBatch:
-    results = [result for future in futures for result in future.result()]
     readable, arrays, failures = [], [], {}
-    for item, result in zip(items, results, strict=True):
+    for item, future in zip(items, futures, strict=True):
+        result = future.result()
         if isinstance(result, UnreadableImage):
             failures[item.image_id] = result.reason
         else:
@@ -79,22 +86,6 @@ def _finished(items: list[Item], futures: list[Future]) -> ReadBatch:
         parts = zip(*arrays, strict=True)
         return ReadBatch(tuple(_stacked(part, readable) for part in parts), readable, failures)
     return ReadBatch(_stacked(arrays, readable), readable, failures)
-
-
-def _submit(pool: ThreadPoolExecutor, items: list[Item], read: Read, workers: int) -> list[Future]:
-    """Slices, not single items: a future costs as much as decoding a small image."""
-    size = -(-len(items) // workers)
-    return [pool.submit(_read_items, items[start : start + size], read) for start in range(0, len(items), size)]
-
-
-def _read_items(items: list[Item], read: Read) -> list[Arrays | UnreadableImage]:
-    results: list[Arrays | UnreadableImage] = []
-    for item in items:
-        try:
-            results.append(read(item))
-        except UnreadableImage as error:
-            results.append(error)
-    return results
 
 
 def _stacked(arrays: Sequence[np.ndarray], items: list[Item]) -> np.ndarray:
@@ -114,59 +105,30 @@ _DTYPES = {"float16": torch.float16, "float32": torch.float32}
 class Forward:
     """The network on its device.
 
-    limit: the largest batch that fits into memory, None until memory has run out; even: images of
-    every pass, 0 for any number. Smaller batches are filled up, because the number of images can
-    change the last bits of features; the other images of a batch never do."""
+    even: images of every pass, 0 for any number. Smaller batches are filled up, because the number
+    of images can change the last bits of features; the other images of a batch never do."""
 
     module: Callable
     params: FeatureParams
     device: torch.device
-    limit: int | None = None
     even: int = 0
 
     def __call__(self, batch: Arrays) -> Output:
         """Features (B, D) or (B, R, D) in the type of params, and boxes and scores in float32 when
-        the module has them.
-
-        batch: (B, ...) as read. A batch that does not fit into memory is run in halves, which may
-        change the last bits. Raises PipelineError when a single image does not fit."""
+        the module has them. batch: (B, ...) as read."""
         arrays = batch if isinstance(batch, tuple) else (batch,)
         count, missing = len(arrays[0]), self.even - len(arrays[0])
         if missing > 0:
             last = (np.repeat(array[-1:], missing, axis=0) for array in arrays)
             arrays = tuple(map(np.concatenate, zip(arrays, last, strict=True)))
-        output = self._fitting(tuple(map(torch.from_numpy, arrays)))
-        return Output(*(None if values is None else values[:count] for values in output))
-
-    def _run(self, batch: tuple[Tensor, ...]) -> Output:
-        output = self.module(*(array.to(self.device) for array in batch))
+        output = self.module(*(torch.from_numpy(array).to(self.device) for array in arrays))
         output = output if isinstance(output, Output) else Output(output)
         features = output.features
         dtype = _DTYPES[self.params.store] if self.params.store else features.dtype
         if self.params.normalise:
             features = functional.normalize(features.float(), dim=-1)
-        beside = (None if value is None else value.float().cpu().numpy() for value in output[1:])
-        return Output(features.to(dtype).cpu().numpy(), *beside)
-
-    def _fitting(self, batch: tuple[Tensor, ...]) -> Output:
-        count = len(batch[0])
-        if self.limit is not None and count > self.limit:
-            parts = zip(*(array.split(self.limit) for array in batch), strict=True)
-            return joined([self._fitting(part) for part in parts])
-        try:
-            return self._run(batch)
-        except (MemoryError, RuntimeError) as error:
-            if not out_of_memory(error):
-                raise
-            if count == 1:
-                message = f"one image does not fit in the memory of {self.device}: {error}"
-                raise PipelineError(message) from error
-        # Outside the handler: the traceback of the exception keeps the tensors of the pass alive.
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        self.limit = count // 2
-        warn(f"{count} images do not fit in the memory of {self.device}; going on with {self.limit} at a time")
-        return self._fitting(batch)
+        beside = (None if value is None else value[:count].float().cpu().numpy() for value in output[1:])
+        return Output(features[:count].to(dtype).cpu().numpy(), *beside)
 
 
 def joined(outputs: list[Output]) -> Output:

@@ -1,8 +1,8 @@
 """The shards of an extraction, each a file that appears whole:
-``<out>/shards/<fingerprint>/<number>-<digest of the file>.safetensors``.
+``<out>/shards/<fingerprint>/<number>-<digest>.safetensors``.
 
-Its arrays are ``features`` and, for regions, ``boxes`` and ``scores``; its header names the shard,
-the fingerprint of everything that it depends on, and the images without features.
+Its arrays are ``features`` and, for regions, ``boxes`` and ``scores``, and ``failures``: JSON of
+the images without features.
 """
 
 import hashlib
@@ -12,7 +12,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
 from vse_pipe.core.console import warn
@@ -22,23 +21,20 @@ from vse_pipe.extract.job import Job, Output, Shard
 
 FOLDER = "shards"
 _DIGITS = 16
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError)
-_NAME = re.compile(r"(\d{6,})-([0-9a-f]{16})\.safetensors")
+_FAILURES = "failures"
+_NAME = re.compile(r"(\d{6,})-[0-9a-f]{16}\.safetensors")
 
 
 class Shards:
     """The shards of ``job`` below the folder ``out`` of its features."""
 
     def __init__(self, out: Path, job: Job) -> None:
-        self._job, self._fingerprint = job, job.shards_digest
         self._all = out / FOLDER
-        self._folder = self._all / self._fingerprint[:_DIGITS]
+        self._folder = self._all / job.shards_digest[:_DIGITS]
 
     def files(self) -> dict[int, Path]:
         """The files by number. Only names are read."""
-        if not self._folder.is_dir():
-            return {}
-        names = {path: _NAME.fullmatch(path.name) for path in sorted(self._folder.iterdir())}
+        names = {path: _NAME.fullmatch(path.name) for path in sorted(self._folder.glob("*"))}
         return {int(match[1]): path for path, match in names.items() if match}
 
     def finished(self) -> dict[int, dict[int, str]]:
@@ -47,69 +43,43 @@ class Shards:
         finished: dict[int, dict[int, str]] = {}
         for number, path in self.files().items():
             try:
-                finished[number] = self.read(number).failures
+                finished[number] = read(path).failures
             except IntegrityError as error:
                 warn(f"{error}; computing shard {number} again")
-                path.unlink(missing_ok=True)
+                path.unlink()
         return finished
 
     def tidy(self) -> None:
         """Remove shards of other extractions and unfinished files of killed processes.
 
         Only for a process that writes alone."""
-        if self._all.is_symlink():  # the folder that it leads to belongs to the user
-            self._all.unlink()
-        unrelated = set(self._all.iterdir()) - {self._folder} if self._all.is_dir() else set()
-        finished = set(self.files().values())
-        unfinished = set(self._folder.iterdir()) - finished if self._folder.is_dir() else set()
-        for path in unrelated | unfinished:
-            _remove(path)
+        unrelated = set(self._all.glob("*")) - {self._folder}
+        for path in unrelated | set(self._folder.glob("*")) - set(self.files().values()):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     def write(self, number: int, shard: Shard) -> None:
         """Write a shard, synced and renamed."""
         rows = {} if shard.rows is None else shard.rows._asdict()
         arrays = {name: np.ascontiguousarray(array) for name, array in rows.items() if array is not None}
-        about = {
-            "shard": number,
-            "fingerprint": self._fingerprint,
-            "failures": list(shard.failures.items()),
-        }
-        content = save(arrays, {"manifest": json.dumps(about, ensure_ascii=False)})
-        path = self._folder / f"{number:06d}-{_digest(content)}.safetensors"
-        with whole_file(path) as temporary:
+        failures = json.dumps(list(shard.failures.items())).encode()
+        content = save({**arrays, _FAILURES: np.frombuffer(failures, np.uint8)})
+        with whole_file(self._folder / _name(number, content)) as temporary:
             temporary.write_bytes(content)
 
-    def read(self, number: int) -> Shard:
-        """The arrays and failures of a shard. Raises IntegrityError for a file that has changed."""
-        path = self.files()[number]
-        try:
-            content = path.read_bytes()
-            arrays, manifest = load(content), _manifest(path)
-            failures = {int(image_id): str(reason) for image_id, reason in manifest["failures"]}
-            kind = manifest["shard"], manifest["fingerprint"]
-            rows = Output(**arrays) if arrays else None
-            lengths = {len(array) for array in arrays.values()} or {0}
-        except _UNREADABLE as error:
-            raise IntegrityError(f"{path}: cannot be read ({error})") from error
-        count = len(self._job.places(number)) - len(failures)
-        named = path.name == f"{number:06d}-{_digest(content)}.safetensors"
-        if not (named and lengths == {count} and kind == (number, self._fingerprint)):
-            raise IntegrityError(f"{path}: its content does not match its name")
-        return Shard(rows, failures)
+
+def read(path: Path) -> Shard:
+    """The arrays and failures of a shard. Raises IntegrityError for a file that has changed."""
+    content = path.read_bytes()
+    if path.name != _name(int(path.name.partition("-")[0]), content):
+        raise IntegrityError(f"{path}: its content does not match its name")
+    arrays = load(content)
+    failures = dict(json.loads(arrays.pop(_FAILURES).tobytes()))
+    return Shard(Output(**arrays) if arrays else None, failures)
 
 
-def _remove(path: Path) -> None:
-    """Remove a file or folder; of a symbolic link only the link."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _manifest(path: Path) -> dict:
-    with safe_open(path, framework="np") as file:
-        return json.loads(file.metadata()["manifest"])
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:_DIGITS]
+def _name(number: int, content: bytes) -> str:
+    digest = hashlib.sha256(b"%d " % number + content).hexdigest()[:_DIGITS]
+    return f"{number:06d}-{digest}.safetensors"

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import re
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,13 +14,13 @@ import numpy as np
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts import images
+from vse_pipe.core import locks
 from vse_pipe.core.console import say, track, warn
-from vse_pipe.core.errors import InputError, PipelineError
+from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.core.files import require_ours
 from vse_pipe.extract.assemble import OURS, assemble
 from vse_pipe.extract.job import Earlier, Job, Shard, plan, with_reused_rows
 from vse_pipe.extract.shards import Shards
-from vse_pipe.extract.work import Work
 from vse_pipe.project import paths
 from vse_pipe.project.params.nodes import LOCAL, EngineParams
 from vse_pipe.project.params.typed import FeatureSet, Params
@@ -31,22 +32,21 @@ if TYPE_CHECKING:
 _EXAMPLES = 20
 
 
-def extract(params: Params, features: str, device: str = "auto", work: Work | None = None) -> Path:
+def extract(params: Params, features: str, device: str = "auto", share: str | None = None) -> Path:
     """Write data/extract/<dataset>/<features>/: features.npy with a row for each row of
     images.parquet, in its order.
 
     A call goes on where a killed one stopped and ends with the same bytes. It computes nothing when
-    the same features exist, and only new pictures when features of other pictures do. work: how the
-    shards are spread over processes; with a share, only its shards are computed and nothing is
-    assembled. Raises InputError (naming an image), MissingResource or IntegrityError (weights),
-    UsageError, LockedError."""
+    the same features exist, and only new pictures when features of other pictures do. share:
+    ``i/n`` computes every n-th shard from the i-th on, and assembles nothing. Raises InputError
+    (naming an image), MissingResource or IntegrityError (weights), UsageError, LockedError."""
     from vse_pipe.core import devices  # torch, after a second writer has been refused
 
     started = time.monotonic()
-    work = work or Work()
+    part = None if share is None else _part(share)
     node = params.features[features]
     out = paths.extracted(node.dataset, features)
-    with work.lock(out):
+    with locks.claim(out) if part is None else locks.share(out, *part):
         require_ours(out, OURS)
         job = plan(node, params.seed, devices.resolve_device(device))
         earlier = Earlier.read(out)
@@ -54,14 +54,16 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
             require_allowed(job, earlier.failures, features)
             say(f"extract {features}: {out} is up to date{_unreadable(earlier.failures)}")
             return out
-        _say_preparation(job, features)
         job = with_reused_rows(job, earlier)
         shards = Shards(out, job)
-        if work.share is None:
+        if part is None:
             shards.tidy()
-        failures = _compute(job, shards, out, device, work)
-        if work.share:
-            _say_share(features, *work.share)
+        failures = _compute(job, shards, out, device, params.engine, part)
+        if part is not None:
+            say(
+                f"extract {features}: share {share} is finished; when all are, "
+                f"`vse-pipe extract --features {features}` puts them together"
+            )
             return out
         assemble(job, shards, failures, out)
     rows = job.table.num_rows
@@ -78,25 +80,17 @@ def _unreadable(failures: dict[int, str]) -> str:
     return f", {len(failures)} unreadable" if failures else ""
 
 
-def _say_preparation(job: Job, name: str) -> None:
-    """Say what params.yaml leaves open: the precision, and the scaling for weights in a file."""
-    options, weights = job.node.backbone.params, job.about.get("weights", {})
-    if getattr(options, "precision", "") == "auto":
-        say(f"extract {name}: precision auto is {job.about['precision']} on this machine")
-    scaling = (getattr(options, "mean", ()), getattr(options, "std", ()))
-    if weights.get("origin") == "file" and None in scaling:
-        file = weights["file"]
-        say(f"extract {name}: set mean and std if {file} has others than the published weights")
+def _part(share: str) -> tuple[int, int]:
+    """i and n of ``i/n``. Raises UsageError unless i is from 1 to n."""
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", share)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"--shard {share}: expected i/n with i from 1 to n, for example 1/4, 2/4, 3/4 and 4/4")
+    return int(match[1]), int(match[2])
 
 
-def _say_share(name: str, number: int, count: int) -> None:
-    say(
-        f"extract {name}: share {number}/{count} is finished; when all are, "
-        f"`vse-pipe extract --features {name}` puts them together"
-    )
-
-
-def _compute(job: Job, shards: Shards, out: Path, device: str, work: Work) -> dict[int, str]:
+def _compute(
+    job: Job, shards: Shards, out: Path, device: str, engine: EngineParams, share: tuple[int, int] | None
+) -> dict[int, str]:
     """Compute the missing shards of this process and write each when it is complete.
 
     Returns why images of all finished shards have no features, by image_id. Raises InputError when
@@ -104,7 +98,7 @@ def _compute(job: Job, shards: Shards, out: Path, device: str, work: Work) -> di
     name, total, finished = out.name, job.table.num_rows, shards.finished()
     failures = dict(chain.from_iterable(failed.items() for failed in finished.values()))
     require_allowed(job, failures, name)
-    part, parts = work.share or (1, 1)
+    part, parts = share or (1, 1)
     numbers = range(part - 1, job.count, parts)
     missing = [number for number in numbers if number not in finished]
     if job.reused is not None:
@@ -113,7 +107,7 @@ def _compute(job: Job, shards: Shards, out: Path, device: str, work: Work) -> di
         done = len(numbers) - len(missing)
         say(f"extract {name}: going on after {done} of {len(numbers)} shards")
     started, resumed = time.monotonic(), bool(finished)
-    results = computed_shards(job, missing, name, device, work.engine)
+    results = computed_shards(job, missing, name, device, engine)
     try:
         with contextlib.closing(results):
             for number, shard in results:
@@ -125,7 +119,8 @@ def _compute(job: Job, shards: Shards, out: Path, device: str, work: Work) -> di
         say(f"extract {name}: {len(finished)} of {job.count} shards are finished and kept")
         raise
     finally:
-        paths.record_seconds(out, time.monotonic() - started, earlier=resumed)
+        if share is None:  # shares run at the same time, so their seconds have no sum
+            paths.record_seconds(out, time.monotonic() - started, earlier=resumed)
     return failures
 
 
