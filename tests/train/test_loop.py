@@ -45,8 +45,6 @@ RUN = PARAMS["runs"]["sum"]
 def test_a_killed_run_goes_on_and_ends_bit_equal_and_is_then_left_as_it_is(project, monkeypatch):
     check_resumes(load_params(project), "sum", step=15)
     before = files_of("sum")
-    (paths.trained("sum") / model_files.CONFIG).write_text("{ }")
-    train(load_params(project), "sum", "cpu")
     monkeypatch.setattr(optimise, "step", never)
     train(load_params(project), "sum", "cpu")
     assert files_of("sum") == before

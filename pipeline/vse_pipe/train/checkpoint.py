@@ -4,9 +4,8 @@ last/state.pt is replaced after every epoch: fingerprint, model, optimizer and `
 orders follow from (seed, epoch), so no generator state is saved, and a resumed run is bit-equal to
 an uninterrupted one.
 
-last/finished.json has the fingerprint of a finished run and a digest of every file. ``train`` with
-the same inputs reads it and returns; DVC calls ``train`` after every edit of a file that only some
-runs import.
+last/finished.json has the fingerprint of a finished run. ``train`` with the same inputs reads it and
+returns; DVC calls ``train`` after every edit of a file that only some runs import.
 """
 
 import hashlib
@@ -25,13 +24,12 @@ from vse_pipe.core import processes
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import IntegrityError, damaged
 from vse_pipe.core.files import (
-    json_text,
     partial_folder,
+    read_json,
     replace_folder,
     require_ours,
-    sha256,
     whole_file,
-    write_text,
+    write_json,
 )
 from vse_pipe.project import code, paths
 from vse_pipe.project.params.schema import NO_WEIGHT
@@ -91,17 +89,16 @@ def finish(building: Path, out: Path, mark: str, inputs: identity.Inputs) -> Non
     in it. The state is removed after that: a call that is killed before goes on from it. Raises
     LockedError where a process still writes a seed."""
     identity.write(building, inputs, model_files.parts(building))
-    write_text(building / FINISHED, _content(building, mark))
+    write_json(building / FINISHED, {"fingerprint": mark})
     with paths.claimed_seeds(out):
         replace_folder(building, out, paths.output_patterns(FILES))
     drop_state(out)
 
 
 def is_finished(folder: Path, mark: str) -> bool:
-    """Whether the run with this fingerprint is finished and every file in ``folder`` is as it was
-    written."""
+    """Whether ``folder`` holds the finished run with this fingerprint."""
     path = folder / FINISHED
-    return path.is_file() and path.read_bytes() == _content(folder, mark).encode()
+    return path.is_file() and read_json(path).get("fingerprint") == mark
 
 
 def drop_state(folder: Path) -> None:
@@ -109,22 +106,13 @@ def drop_state(folder: Path) -> None:
     (folder / STATE).unlink(missing_ok=True)
 
 
-def _content(folder: Path, mark: str) -> str:
-    files = {
-        path.relative_to(folder).as_posix(): sha256(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path not in (folder / FINISHED, folder / STATE)
-    }
-    return json_text({"fingerprint": mark, "files": files})
-
-
 @dataclass
 class Progress:
     """State of a run after ``epoch`` epochs; ``best`` is the model of the highest validation rsum.
 
     best_peer: the scheme's second model at that epoch, if any. records: one record of the scheme
-    for each epoch; scheme: its state; average: averaged weights. processes: the largest number of
-    processes in an epoch. stuck: why the last epoch stood still at chance, if it did.
+    for each epoch; scheme: its state; average: averaged weights. stuck: why the last epoch stood
+    still at chance, if it did.
     """
 
     epoch: int = 0
@@ -136,7 +124,6 @@ class Progress:
     scheme: dict[str, Any] = field(default_factory=dict)
     best_peer: dict[str, Tensor] = field(default_factory=dict)
     average: dict[str, Tensor] = field(default_factory=dict)
-    processes: int = 1
     stuck: str | None = None
 
 

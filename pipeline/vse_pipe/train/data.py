@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -167,8 +166,8 @@ class TrainTable:
 
         Images that ``extract`` recorded as unreadable are left out with their captions and pairs,
         and pairs of weight 0. same_text: captions with equal words are one text, which matches all
-        their images. mentions: as in ``mentions_of``; train mentions without a pair are matches
-        too. The text column of caption_table is needed for these two only.
+        their images. mentions: phrases.parquet of a data set of regions; train mentions without a
+        pair are matches too. The text column of caption_table is needed for these two only.
 
         Raises InputError when an image or a caption has no features, or a split is empty.
         """
@@ -210,11 +209,6 @@ class TrainTable:
             val_texts=texts_of[val],
             left_out=(int((in_train & ~readable).sum()), int((in_val & ~readable).sum())),
         )
-
-
-def mentions_of(folder: Path) -> pa.Table | None:
-    """phrases.parquet of a data set of regions in ``folder``; None for other data sets."""
-    return regions.read_phrases(folder) if (folder / regions.NAME).is_file() else None
 
 
 def _same_text(

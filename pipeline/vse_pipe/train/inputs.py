@@ -32,7 +32,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, TEXT_ENCODERS
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.train.data import Pairs, TrainTable, mentions_of
+from vse_pipe.train.data import Pairs, TrainTable
 from vse_pipe.train.matches import Incidence
 from vse_pipe.train.model import network_holder
 
@@ -185,7 +185,7 @@ def table(node: Run, stored: features.Features, treated: Texts, pictures: "Pictu
     """The pairs of the run, joined with its features and texts. Raises InputError where pairs have
     weights between 0 and 1 that the run would not heed."""
     prepared = paths.prepared(node.dataset)
-    mentions = mentions_of(prepared)
+    mentions = regions.read_phrases(prepared) if (prepared / regions.NAME).is_file() else None
     columns = ["caption_id", "image_id", "split"]
     if node.train.same_text or mentions is not None:
         columns.append("text")

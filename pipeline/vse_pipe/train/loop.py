@@ -208,7 +208,7 @@ def fit(
 def _record(scheme: Scheme, averages: optimise.Averages, progress: Progress, row: dict[str, Any]) -> None:
     """Add an epoch to ``progress``. row: of history.csv."""
     epoch, rsum = row["epoch"], row["val_rsum"]
-    progress.epoch, progress.processes = epoch, max(progress.processes, processes.rank_count())
+    progress.epoch = epoch
     progress.history.append(row)
     progress.scheme, progress.average, record = scheme.state(), averages.state(), scheme.record()
     progress.records += [{"epoch": epoch, **record}] if record else []

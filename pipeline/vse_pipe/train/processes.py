@@ -116,14 +116,11 @@ def _join(place: str, number: int, count: int, kind: str) -> None:
 
 def _cause(exited: ProcessExitedException, errors: SimpleQueue, title: str) -> Exception:
     """The error of the process that failed; the others only lost their partner."""
-    reports: list[Exception] = []
     while not errors.empty():
-        reports.append(errors.get())
-    reason = f"process {exited.error_index + 1} failed with status {exited.exit_code}"
-    if exited.signal_name:
-        reason = f"process {exited.error_index + 1} was ended by {exited.signal_name}"
-    else:
-        for error in reports:
-            if not isinstance(error, processes.Lost):
-                return error
-    return PipelineError(f"{title}: {reason}; run the same command again, it goes on after its last whole epoch")
+        if not isinstance(error := errors.get(), processes.Lost):
+            return error
+    reason = exited.signal_name or f"status {exited.exit_code}"
+    return PipelineError(
+        f"{title}: process {exited.error_index + 1} was ended by {reason}; run the same command again, "
+        "it goes on after its last whole epoch"
+    )

@@ -105,28 +105,17 @@ def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files
     IntegrityError when a file is damaged or config.json does not fit the weights.
     """
     files = model_files.read(folder, run)
-    with damaged(folder / model_files.CONFIG, f"does not fit {model_files.MODEL} or this version"):
-        return _model(files, folder).eval(), files
-
-
-def _model(files: model_files.ModelFiles, folder: Path) -> DualEncoder:
     config = files.config
-    image = _member(IMAGE_ENCODERS, config["image"])
-    text = _member(TEXT_ENCODERS, config["text"])
-    backbone, described = None, config.get("backbone")
-    if described and (holder := network_holder(image, text)):
-        backbone = holder.restore_network(described, folder, [image.params, text.params])
-    model = build(
-        image,
-        text,
-        _member(SIMILARITIES, config["similarity"]),
-        tuple(config["feature_shape"]),
-        config["text_inputs"],
-        config["embed_size"],
-        seed=0,
-        backbone=backbone,
-    )
-    # Weights of the loss are needed in training only.
-    weights = {key: value for key, value in files.weights.items() if not key.startswith("loss.")}
-    model.load_state_dict(weights)
-    return model
+    with damaged(folder / model_files.CONFIG, f"does not fit {model_files.MODEL} or this version"):
+        image = _member(IMAGE_ENCODERS, config["image"])
+        text = _member(TEXT_ENCODERS, config["text"])
+        similarity = _member(SIMILARITIES, config["similarity"])
+        backbone, described = None, config.get("backbone")
+        if described and (holder := network_holder(image, text)):
+            backbone = holder.restore_network(described, folder, [image.params, text.params])
+        shape, words, width = tuple(config["feature_shape"]), config["text_inputs"], config["embed_size"]
+        model = build(image, text, similarity, shape, words, width, seed=0, backbone=backbone)
+        # Weights of the loss are needed in training only.
+        weights = {key: value for key, value in files.weights.items() if not key.startswith("loss.")}
+        model.load_state_dict(weights)
+        return model.eval(), files

@@ -233,7 +233,6 @@ def _config(
     config["inputs"]["pairs"] = describe(params.pairs(node.noise).protocol)
     config |= {"train": node.train.model_dump(mode="json", exclude=NO_WEIGHT), "seed": node.seed}
     config |= {"best": {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}, "run": name}
-    config |= {"processes": progress.processes} if progress.processes > 1 else {}
     learned = {
         key.removeprefix("loss."): value.tolist() for key, value in progress.best.items() if key.startswith("loss.")
     }

@@ -30,7 +30,6 @@ def interpolate(run: Run, scheme: Scheme, validate: Validate, progress: Progress
     ]
     if not sides:
         return None
-    assert scheme.setting.build is not None
     first = scheme.setting.build(run.seed).state_dict()
     first = {key: value for key, value in first.items() if key.startswith(tuple(sides))}
     trained = [weights for weights in (progress.best, progress.best_peer) if weights]

@@ -40,7 +40,7 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.data import Pairs, TrainTable, mentions_of
+from vse_pipe.train.data import Pairs, TrainTable
 from vse_pipe.train.inputs import TrainRegions, joined_boxes
 from vse_pipe.train.losses import structure
 from vse_pipe.train.matches import Incidence
@@ -171,7 +171,7 @@ def test_regions_that_were_not_drawn_for_a_phrase_are_its_own_all_the_same(proje
     _fewer_pairs(3)
     inject(project, NOISE)
     extract_texts(project, TEXTS)
-    found = _joined(True, mentions_of(folder)).train_pairs
+    found = _joined(True, regions.read_phrases(folder)).train_pairs
     rows, whole = captions_artefact.read(folder).to_pandas().query("split == 'train'"), spoken.query("split == 'train'")
     assert len(rows) == len(found) < len(whole.drop_duplicates(["region_id", "text"]))
     known_by = whole[["region_id", "text"]].rename(columns={"region_id": "image_id"})
