@@ -123,7 +123,7 @@ def test_images_have_the_vectors_of_embed_as_files_bytes_and_pictures(tmp_path, 
     assert model.encode_images([Image.new("CMYK", (40, 40)), Image.new("F", (40, 40))]).shape == (2, 12)
     damaged = Image.open(io.BytesIO(files[0].read_bytes()[:2000]))
     for image, message in (
-        ("a.jpg", "^a.jpg does not exist$"),
+        ("a.jpg", "^a.jpg .*does not exist$"),
         (tmp_path, "is no regular file"),
         (b"", r"^image 1 is empty \(0 bytes\)"),
         (b"no picture", "^image 1 is no image in a known format"),

@@ -84,7 +84,10 @@ def _write(params: Params, run: str, trained: Trained, material: Material, read:
     tables_read = images.read(prepared), captions.read(prepared, columns=("caption_id", "image_id", "split"))
     masks = [source.readable(table["image_id"].to_numpy()) for table in tables_read]
     lost = [table.filter(pa.array(~mask)) for table, mask in zip(tables_read, masks, strict=True)]
-    rows = [table.filter(pa.array(mask)) for table, mask in zip(tables_read, masks, strict=True)]
+    rows = [
+        table if mask.all() else table.filter(pa.array(mask))  # a filter copies
+        for table, mask in zip(tables_read, masks, strict=True)
+    ]
     data = digests.by_split(rows[0], partial(captions.blocks, prepared, mask=masks[1]))
     about = {embeddings.DATA: json.dumps(data, sort_keys=True), **material.about}
     if len(lost[0]):

@@ -7,7 +7,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ from torch.nn import functional
 
 from vse_pipe.artifacts import captions, features, identity, images, regions, texts
 from vse_pipe.artifacts import pairs as artifacts_pairs
-from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import weights
 from vse_pipe.core.console import say
@@ -112,10 +111,8 @@ class Teacher:
         return sent(rows, device).float() @ sent(columns, device).float().T
 
 
-def _unit(side: object, ids: np.ndarray, folder: Path) -> Float[Tensor, "ids dim"]:
+def _unit(side: Any, ids: np.ndarray, folder: Path) -> Float[Tensor, "ids dim"]:
     """Unit vectors of these images or captions. Raises InputError where a vector is missing."""
-    if not isinstance(side, Side):
-        raise InputError(f"{folder}: holds fragments; a teacher is compared by cosine, one vector a side")
     rows = images.places(side.ids, ids)
     missing = ids[rows < 0]
     if len(missing):
@@ -227,12 +224,9 @@ def boxes(node: Run, stored: features.Features, incidence: Incidence | None, nam
     if not SCHEMES.traits(node.scheme.name).regions:
         return None
     folder = paths.prepared(node.dataset)
-    if incidence is None or not (folder / regions.NAME).is_file():
-        raise InputError(
-            f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no "
-            f"{regions.NAME}; train on a data set of format regions"
-        )
-    return joined_boxes(regions.read(folder), regions.read_phrases(folder), stored, incidence, name)
+    table, mentions = regions.read(folder), regions.read_phrases(folder)
+    assert incidence is not None  # as in every data set of regions
+    return joined_boxes(table, mentions, stored, incidence, name)
 
 
 def joined_boxes(

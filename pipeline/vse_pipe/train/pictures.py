@@ -219,19 +219,17 @@ def _readable(read: Read, item: Item) -> Arrays:
 @dataclass(frozen=True)
 class PhotoReader:
     """Photos as inputs of an image encoder. read: (folder, item) to an array or several;
-    batch_size: as in ``extract``; forward: the network of the features, None for pixels; precision:
-    of that network."""
+    batch_size: as in ``extract``; inputs: of the encoder, from what was read."""
 
     read: Callable[[Path, Item], Arrays]
     batch_size: int
-    forward: Forward | None = None
-    precision: str = "float32"
+    inputs: Callable[[Arrays], np.ndarray]
 
     @classmethod
     def of_pixels(cls, backbone: dict) -> "PhotoReader":
         """backbone: as of ``Pictures.join``."""
         read = partial(images.pixels, transform=transform(backbone))
-        return cls(read, backbone["params"]["batch_size"])
+        return cls(read, backbone["params"]["batch_size"], np.asarray)
 
     @classmethod
     def of_features(cls, meta: dict, params: dict, name: str, device: torch.device) -> "PhotoReader":
@@ -242,14 +240,12 @@ class PhotoReader:
         backbone = BACKBONES.load(meta["backbone"]).build(options, seed)
         require_same(backbone, meta, name)
         forward = Forward(backbone.module.to(device), options, device)
-        return cls(backbone.read, options.batch_size, forward, meta.get("precision", "float32"))
 
-    def inputs(self, arrays: Arrays, device: torch.device) -> np.ndarray:
-        """The network's features, or the pixels themselves."""
-        if self.forward is None:
-            return np.asarray(arrays)
-        with devices.inference(device, self.precision):
-            return self.forward(arrays).features
+        def computed(arrays: Arrays) -> np.ndarray:
+            with devices.inference(device, meta.get("precision", "float32")):
+                return forward(arrays).features
+
+        return cls(backbone.read, options.batch_size, computed)
 
 
 def random_box(width: int, height: int, rng: np.random.Generator, area: float = AREA) -> Box:

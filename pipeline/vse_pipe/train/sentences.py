@@ -20,8 +20,6 @@ from vse_pipe.extract.texts.options import EncoderParams, TextParams
 from vse_pipe.project.registry import TEXT_FEATURES, TextFeatureTraits
 
 _MARKS = set(punctuation)
-# Characters of a sentence.
-_LONGEST = 100_000
 
 
 @dataclass(frozen=True)
@@ -67,11 +65,9 @@ class Fitted:
         return float(unknown.mean()) if len(unknown) else None
 
     def wording(self, sentence: str) -> Wording:
-        """Raises InputError for a sentence that is empty, too long, or without a known word."""
+        """Raises InputError for a sentence that is empty or without a known word."""
         if not sentence.strip():
             raise InputError("the sentence is empty; write what to look for")
-        if len(sentence) > _LONGEST:
-            raise InputError(f"a sentence of {len(sentence)} characters; the longest that is read has {_LONGEST}")
         unknown: tuple[str, ...] = ()
         if self.traits.terms:
             words, vocabulary = dict.fromkeys(self.method.terms(sentence, self.options)), set(self.state.words)

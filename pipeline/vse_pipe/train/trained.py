@@ -182,7 +182,7 @@ class Trained:
         work = [list(items[start : start + reader.batch_size]) for start in range(0, len(items), reader.batch_size)]
         with contextlib.closing(batches(work, partial(reader.read, folder), ahead_of(self.device))) as reading:
             for batch in track(reading, len(work), title) if title else reading:
-                side = None if batch.arrays is None else self._encoded(reader.inputs(batch.arrays, self.device))
+                side = None if batch.arrays is None else self._encoded(reader.inputs(batch.arrays))
                 yield PictureBlock(batch.items, side, batch.failures)
 
     def _encoded(self, array: np.ndarray) -> Sides:

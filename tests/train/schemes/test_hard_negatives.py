@@ -190,7 +190,7 @@ def test_a_data_set_without_boxes_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = {**PARAMS["runs"]["sum"], "scheme": "hard_negatives", "loss": "structure", "similarity": "cosine"}
     params = ready(load_params(tmp_path, runs={"mined": run}))
-    with pytest.raises(InputError, match=r"needs boxes, and data/prepare/toy has no regions\.parquet"):
+    with pytest.raises(InputError, match=r"data/prepare/toy/regions\.parquet does not exist"):
         train(params, "mined", "cpu")
     assert not paths.trained("mined").exists()
 
