@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load
 
 from tests import regions_project
-from tests.toy_project import PARAMS, load_params, write_word_vectors
+from tests.toy_project import load_params
+from tests.train.schemes.runs import RUNS, SUM, params_of
 from tests.train.some import files_of, ready
 from vse_pipe.artifacts import model_files
 from vse_pipe.audit.stage import audit
@@ -18,51 +19,12 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.export.encode import encode_captions
 from vse_pipe.export.export import export_run
-from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.teacher import teach
 from vse_pipe.localize.stage import localize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import SCHEMES
 from vse_pipe.search.engine import Engine
 from vse_pipe.train.stage import train
-
-SUM = PARAMS["runs"]["sum"]
-VECTORS = {"text": "two_branch", "texts": "means"}
-SHORT = {"epochs": 2, "batch_size": 16}
-# What each scheme needs beside the run of tests/toy_project.py.
-WITH = {
-    "bicro": {"loss": "max", "options": {"scheme": {"warm_up": 1}}},
-    "cca": {**VECTORS, "options": {"text": {"nonlinear": False}}, "train": {"epochs": 1, "embed_size": 5}},
-    "crcl": {"loss": "crcl"},
-    "decl": {"loss": "decl", "options": {"scheme": {"warm_up": 1}}},
-    "l2rm": {"options": {"scheme": {"warm_up": 1}}},
-    "memory_bank": {"loss": "hal"},
-    "matryoshka": {"options": {"scheme": {"dims": [4]}}},
-    "ncr": {"loss": "max", "options": {"scheme": {"warm_up": 1}}},
-    "plain": {"loss": "max"},
-    "ridge": {
-        **VECTORS,
-        "options": {"text": {"nonlinear": False}, "scheme": {"predicts": "texts", "strengths": [0.1, 1.0]}},
-        "train": {"epochs": 2, "embed_size": 8},
-    },
-}
-# The first two are below; zero_shot, which needs a pretrained pair, runs on no device yet.
-ELSEWHERE = {"distil", "hard_negatives", "zero_shot"}
-
-
-def test_every_scheme_is_run():
-    assert WITH.keys() | ELSEWHERE == set(SCHEMES.names())
-
-
-def _params(root, scheme: str) -> Params:
-    write_word_vectors()
-    means = {"dataset": "toy", "method": "mean_vectors", "vectors": "words.npz"}
-    run = {**SUM, "train": SHORT, "scheme": scheme, **WITH[scheme]}
-    params = ready(load_params(root, runs={"r": run}, texts={**PARAMS["texts"], "means": means}), train=12)
-    if run["texts"] == "means":
-        extract_texts(params, "means")
-    return params
 
 
 def _weights(params: Params, run: str, device: str) -> dict[str, torch.Tensor]:
@@ -80,16 +42,16 @@ def _require_alike(found: dict[str, torch.Tensor], expected: dict[str, torch.Ten
         )
 
 
-@pytest.mark.parametrize("scheme", WITH)
+@pytest.mark.parametrize("scheme", RUNS)
 def test_schemes(device, tmp_path, monkeypatch, scheme):
     monkeypatch.chdir(tmp_path)
-    params = _params(tmp_path, scheme)
+    params = params_of(tmp_path, scheme)
     _require_alike(_weights(params, "r", device.type), _weights(params, "r", "cpu"))
 
 
 def test_a_student_learns_from_its_teacher(device, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    student = {**SUM, "loss": "infonce", "scheme": "distil", "noise": "both", "train": SHORT}
+    student = {**SUM, "loss": "infonce", "scheme": "distil", "noise": "both", "train": {"epochs": 2, "batch_size": 16}}
     teachers = {"both": {"dataset": "toy", "noise": "clean", "run": "sum"}}
     params = ready(load_params(tmp_path, runs={"sum": SUM, "r": student}, teachers=teachers), train=12)
     train(params, "sum", "cpu")
@@ -100,7 +62,7 @@ def test_a_student_learns_from_its_teacher(device, tmp_path, monkeypatch):
 
 def test_a_run_goes_through_every_stage(device, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    _go_through_every_stage(device, _params(tmp_path, "plain"))
+    _go_through_every_stage(device, params_of(tmp_path, "plain"))
 
 
 def _go_through_every_stage(device: torch.device, params: Params) -> None:

@@ -198,18 +198,20 @@ def check_noise(arrays: Vectors) -> list[Result]:
 
 def check_bmm_posterior(arrays: Vectors) -> list[Result]:
     """The split of losses in two: converged EM exactly, the authors' random start in its decisions and within 0.05."""
-    converged = mixture.fit_beta(arrays["loss"], monotone=False, gain=None)
+    x = mixture.scaled(arrays["loss"])
+    components = mixture.beta_components(x, gain=-np.inf)
+    converged = mixture.chances(components, x)
     stopped = mixture.fit_beta(arrays["loss"])
-    parameters = np.stack(converged.components, axis=1)
+    parameters = np.stack(components, axis=1)
     authors = arrays["l2rm_prob_clean"]
     # A pair on the other side of 0.5 counts unless their own starts move it there.
     decided = np.abs(authors - 0.5) > max(float(arrays["l2rm_seed_spread"]), 0.05)
     return [
-        compare("em_converged_prob_clean", converged.posterior, arrays["em_converged_prob_clean"], 0.0, 1e-6),
+        compare("em_converged_prob_clean", converged, arrays["em_converged_prob_clean"], 0.0, 1e-6),
         compare("em_converged_alpha_beta_weight", parameters, arrays["em_converged_alpha_beta_weight"], 1e-6, 1e-6),
-        compare("l2rm_prob_clean", converged.posterior, authors, 0.0, 0.05),
+        compare("l2rm_prob_clean", converged, authors, 0.0, 0.05),
         compare("l2rm_prob_clean", stopped.posterior, authors, 0.0, 0.05),
-        exact("l2rm_prob_clean", (converged.posterior > 0.5)[decided], (authors > 0.5)[decided]),
+        exact("l2rm_prob_clean", (converged > 0.5)[decided], (authors > 0.5)[decided]),
     ]
 
 

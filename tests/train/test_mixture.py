@@ -43,11 +43,11 @@ def test_the_two_distributions_are_found_with_the_densities_of_scipy():
 
 def test_em_is_that_of_the_plain_loops():
     losses = _losses(40, 20, seed=3)
-    found = mixture.fit_beta(losses, monotone=False, gain=None)
-    x = mixture.scaled(losses).tolist()
-    *components, posterior = naive.fit(x, naive.best_split(x))
-    np.testing.assert_allclose(found.posterior, posterior, atol=1e-7)
-    np.testing.assert_allclose(found.components, np.transpose(components), rtol=1e-6)
+    x = mixture.scaled(losses)
+    found = mixture.beta_components(x, gain=-np.inf)
+    *components, posterior = naive.fit(x.tolist(), naive.best_split(x.tolist()))
+    np.testing.assert_allclose(mixture.chances(found, x), posterior, atol=1e-7)
+    np.testing.assert_allclose(found, np.transpose(components), rtol=1e-6)
 
 
 @settings(max_examples=20, deadline=None)
@@ -74,12 +74,13 @@ def test_densities_that_cross_twice_are_mended(low, high, shapes):
     """Clean losses in a heap away from 0, mismatched ones everywhere: the formula gives the lowest losses to the latter. Or
     mismatched ones in a heap, clean ones below it and, by their width, above: only those below are clean."""
     losses = _losses(low, high, shapes=shapes)
-    literal, mended = mixture.fit_beta(losses, monotone=False), mixture.fit_beta(losses)
+    mended = mixture.fit_beta(losses)
+    literal = mixture.chances(mended.components, mixture.scaled(losses))
     lowest, highest = losses.argmin(), losses.argmax()
     if low == high:
-        assert literal.posterior[lowest] < 0.5 < mended.posterior[lowest]
+        assert literal[lowest] < 0.5 < mended.posterior[lowest]
     else:
-        assert mended.posterior[highest] < 0.5 < literal.posterior[highest]
+        assert mended.posterior[highest] < 0.5 < literal[highest]
         assert mended.posterior[lowest] > 0.99
     assert _falls(losses, mended.posterior)
 

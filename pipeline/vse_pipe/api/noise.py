@@ -74,18 +74,12 @@ def inject(
 def posterior(
     losses: ArrayLike,
     mixture: Literal["beta", "gaussian"] = "beta",
-    *,
-    monotone: bool = True,
-    gain: float | None = 0.1,
 ) -> np.ndarray:
     """p(matched | loss) of each pair, by a mixture of two distributions of the losses.
 
     Args:
         losses: (pairs,) loss of each pair; a mixture needs at least 8 and scales them to 0..1.
         mixture: "beta" (L2RM) or "gaussian" (NCR).
-        monotone: for beta, a pair of lower loss is never less probable; False: the ratio of the
-            densities, which can cross twice.
-        gain: for beta, least gain of log-likelihood of a step; None: until no parameter moves.
 
     Returns (pairs,) float64; all 1 where no split is possible. A warning says why one is doubtful.
 
@@ -96,7 +90,7 @@ def posterior(
     if values.ndim != 1 or values.dtype.kind not in "fiu" or not np.isfinite(values).all():
         about = f"losses of shape {values.shape} and {values.dtype}"
         raise InputError(f"{about}: expected (pairs,) of finite numbers")
-    result = fit_gaussian(values) if mixture == "gaussian" else fit_beta(values, monotone, gain)
+    result = fit_gaussian(values) if mixture == "gaussian" else fit_beta(values)
     if result.doubt:
         arguments.warn(f"do not trust the probabilities: {result.doubt}", 3)
     return result.posterior
@@ -114,7 +108,7 @@ def transport(
 
     Args:
         cost: (images, captions), at least 0, numpy or torch; no gradient passes.
-        mass: share that moves, above 0 and at most 1; images and captions have equal shares of it.
+        mass: share that moves, above 0 and below 1; images and captions have equal shares of it.
         regularisation: weight of the entropy, in units of the cost.
         mask: (images, captions) bool, True where nothing may move; None: nowhere. L2RM masks the
             pairs themselves: ``np.eye(len(cost), dtype=bool)``.

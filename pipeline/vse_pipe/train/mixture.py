@@ -20,12 +20,14 @@ SMALLEST_BATCH = 2
 # A component with a smaller share of all pairs counts as empty.
 EMPTY = 1e-3
 _SMALLEST_VARIANCE = 1e-9
-# EM ends when no parameter moves by more than this share of its value.
-_SETTLED = 1e-9
+# EM ends when a step adds less than this to the log-likelihood.
+_GAIN = 0.1
 # scikit-learn's ``reg_covar`` in NCR's code.
 _ADDED_VARIANCE = 5e-4
 # Steps of EM at most.
 _LIMIT = 5000
+
+Components = tuple[ndarray, ndarray, ndarray]
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class LossMixture:
 
     posterior: Float[ndarray, " pairs"]
     doubt: str = ""
-    components: tuple[ndarray, ndarray, ndarray] | None = None
+    components: Components | None = None
 
     @classmethod
     def undivided(cls, losses: ndarray, doubt: str) -> "LossMixture":
@@ -63,15 +65,13 @@ def scaled(losses: Float[ndarray, " pairs"]) -> Float[ndarray, " pairs"]:
     return np.where(x >= 1, 1 - EDGE, np.where(x <= 0, EDGE, x))
 
 
-def fit_beta(losses: Float[ndarray, " pairs"], monotone: bool = True, gain: float | None = 0.1) -> LossMixture:
+def fit_beta(losses: Float[ndarray, " pairs"]) -> LossMixture:
     """EM with weighted moments as M step, from the best split of the losses in two, while the
-    log-likelihood grows by ``gain``.
+    log-likelihood grows by 0.1. A pair of lower loss is never less clean.
 
-    gain: None continues until no parameter moves by more than 1e-9 of its value. On losses near 0
-    that is worse: moments do not maximise the likelihood, which falls after a few steps, and most
-    mismatched pairs become clean. monotone: a pair of lower loss is never less clean. Without it,
-    two beta densities that cross twice make the best pairs mismatched or the worst pairs clean.
-    Losses must be finite.
+    On losses near 0 more steps are worse: moments do not maximise the likelihood, which falls after
+    a few steps, and most mismatched pairs become clean. Two beta densities that cross twice would
+    make the best pairs mismatched or the worst pairs clean. Losses must be finite.
 
     Source: L2RM (Han et al., CVPR 2024) Eq. 4 and the text after it; the M step is that of the
     library in the authors' code. Their code starts from a random k-means++ and stops at a gain of
@@ -80,32 +80,35 @@ def fit_beta(losses: Float[ndarray, " pairs"], monotone: bool = True, gain: floa
     x = scaled(losses)
     if reason := _indivisible(x):
         return LossMixture.undivided(x, reason)
-    alpha, beta, weight = _em(x, gain)
-    if weight.min() < EMPTY:
+    components = beta_components(x)
+    if components[2].min() < EMPTY:
         return LossMixture.undivided(x, "one component has no pairs left")
-    order = np.argsort(alpha / (alpha + beta), kind="stable")
-    components = alpha[order], beta[order], weight[order]
-    posterior = _shares(_log_joint(components, x))[0]
-    if monotone:
-        posterior = _falling(np.asarray(losses), posterior, wide=bool(components[1][0] < components[1][1]))
-    return LossMixture(posterior, components=components)
+    is_wide = bool(components[1][0] < components[1][1])
+    return LossMixture(_falling(np.asarray(losses), chances(components, x), is_wide), components=components)
 
 
-def _em(x: ndarray, gain: float | None) -> tuple[ndarray, ndarray, ndarray]:
-    """alpha, beta and weight of both components."""
+def beta_components(x: Float[ndarray, " points"], gain: float = _GAIN) -> Components:
+    """alpha, beta and weight, each (2,), of the beta distributions of ``scaled`` losses, the lower
+    mean first. EM ends when a step adds less than ``gain`` to the log-likelihood."""
     now = _moments(x, halves(x))
     best, likelihood = now, -np.inf
     for _ in range(_LIMIT):
         joint = _log_joint(now, x)
         reached = float(np.logaddexp(joint[0], joint[1]).sum())
-        if gain is not None and reached - likelihood < gain:
-            return best
+        if reached - likelihood < gain:
+            now = best
+            break
         best, likelihood = now, reached
         now = _moments(x, _shares(joint))
-        moved = max(np.abs(new - old).max() / np.abs(old).max() for new, old in zip(now, best, strict=True))
-        if now[2].min() < EMPTY or moved < _SETTLED:
+        if now[2].min() < EMPTY:
             break
-    return now
+    order = np.argsort(now[0] / (now[0] + now[1]), kind="stable")
+    return now[0][order], now[1][order], now[2][order]
+
+
+def chances(components: Components, x: Float[ndarray, " points"]) -> Float[ndarray, " points"]:
+    """The posterior of the first component."""
+    return _shares(_log_joint(components, x))[0]
 
 
 def halves(x: ndarray) -> Float[ndarray, "2 pairs"]:
@@ -120,7 +123,7 @@ def halves(x: ndarray) -> Float[ndarray, "2 pairs"]:
     return np.stack([low, 1 - low])
 
 
-def _moments(x: ndarray, share: ndarray) -> tuple[ndarray, ndarray, ndarray]:
+def _moments(x: ndarray, share: ndarray) -> Components:
     """alpha, beta and weight of both components from their weighted mean and variance."""
     total = share.sum(axis=1)
     mean = share @ x / np.maximum(total, 1e-300)
@@ -132,7 +135,7 @@ def _moments(x: ndarray, share: ndarray) -> tuple[ndarray, ndarray, ndarray]:
     return mean * strength, (1 - mean) * strength, total / len(x)
 
 
-def _log_joint(components: tuple[ndarray, ndarray, ndarray], x: ndarray) -> Float[ndarray, "2 points"]:
+def _log_joint(components: Components, x: ndarray) -> Float[ndarray, "2 points"]:
     alpha, beta, weight = components
     constant = np.log(np.maximum(weight, 1e-300)) - betaln(alpha, beta)
     return constant[:, None] + np.outer(alpha - 1, np.log(x)) + np.outer(beta - 1, np.log1p(-x))

@@ -167,26 +167,22 @@ def partial_plan(
     when the potentials of the images move by less than ``tolerance`` (Euclidean) or after
     1,000 steps; the default is loose, and the sum is 0.106 instead of 0.1 at regularisation
     0.01. Unlike the code, the iterations scale the kernel, which is the same recursion and several
-    times as fast. A mass of 1 runs without dummies instead of ending in NaN.
+    times as fast.
 
-    Raises InputError for a mask of a whole row or column where all mass must move, and for costs
-    whose scales leave the range of float64, those above some 700 times the regularisation.
+    Raises InputError for costs whose scales leave the range of float64, those above some 700 times
+    the regularisation.
     """
     costs = cost.detach().cpu().numpy().astype(np.float64)
     closed = np.eye(*costs.shape) * mask > 0 if isinstance(mask, bool) else mask.cpu().numpy()
-    if mass >= 1 and any(closed.all(axis=axis).any() for axis in (0, 1)):
-        raise InputError("the mask closes a whole row or column, from which a mass of 1 cannot move")
     plan = _scaled(*_extended(np.where(closed, np.inf, costs), costs.max(), mass), regularisation, tolerance)
     moved = np.ascontiguousarray(plan[: costs.shape[0], : costs.shape[1]], dtype=np.float32)
     return torch.from_numpy(moved).to(cost.device)
 
 
 def _extended(costs: ndarray, largest: float, mass: float) -> tuple[ndarray, ndarray, ndarray]:
-    """Costs and both marginals, with dummies unless all mass moves."""
+    """Costs and both marginals, with dummies."""
     rows, columns = costs.shape
     images, texts = np.full(rows, 1 / rows), np.full(columns, 1 / columns)
-    if mass >= 1:
-        return costs, images, texts
     dummy = _DUMMY_COST * largest
     extended = np.pad(costs, (0, 1), constant_values=dummy)
     extended[rows, columns] = 2 * dummy + largest

@@ -8,7 +8,7 @@ import pytest
 
 from tests.naive import training as naive
 from tests.toy_project import PARAMS, load_params, write_prepared, write_word_vectors
-from tests.train.some import check_resumes, some_pairs, some_scheme
+from tests.train.some import some_pairs, some_scheme
 from vse_pipe.artifacts import captions, embeddings, features, images, model_files, texts
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.embed.stage import embed
@@ -61,12 +61,6 @@ def test_a_run_ends_with_the_canonical_directions_of_its_train_pairs(project, mo
     shown = seen.vectors[[seen.ids.tolist().index(owner) for owner in read.image_ids]]
     _, cosines = naive.correlations_and_cosines(*sides_of_train(), 1e-3, 5)
     np.testing.assert_allclose(shown @ read.vectors.T, cosines, atol=1e-5)
-
-
-@pytest.mark.acceptance
-def test_a_killed_run_goes_on_and_ends_bit_equal(project):
-    check_resumes(_params(train={"epochs": 2, "embed_size": 5}), "cca", 1)
-    assert model_files.read_history(paths.trained("cca")).val_rsum.nunique() == 1
 
 
 def test_what_cannot_be_set_is_refused(project):

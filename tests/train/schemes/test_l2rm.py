@@ -15,7 +15,6 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train import optimise
 from vse_pipe.train.mixture import Division
-from vse_pipe.train.scheme import set_rates
 from vse_pipe.train.schemes import l2rm
 from vse_pipe.train.schemes.l2rm import Tally, rematch_loss
 from vse_pipe.train.scored import Scored
@@ -127,7 +126,7 @@ def test_equal_losses_leave_all_matched_and_everything_mismatched_is_one_more_ep
     assert "too few matched pairs" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("matched", [2, 5, 38, 39])
+@pytest.mark.parametrize("matched", [2, 39])
 def test_subsets_smaller_than_a_batch_train(matched):
     scheme = _scheme(matched)
     scheme.division = Division(np.ones(40), np.arange(40) < matched)
@@ -157,17 +156,13 @@ def test_steps_with_chunks_are_steps_without(fragments):
         torch.testing.assert_close(after[1][name], weight, **tolerance)
 
 
-def test_costs_are_recorded_and_the_rate_decays_from_the_end_of_the_warm_up():
+def test_costs_are_recorded():
     scheme = _scheme()
     scheme.terms(*_encoded(scheme))
     record = scheme.record()
     assert sum(record["cost"]["matched"]) == sum(record["cost"]["mismatched"]) == 8
     assert (record["matched"], record["by"], record["truth"]) == (24, "split", None)
     assert set(record) == {"matched", "by", "cost", "alignment", "rematched", "truth"}
-    scheme = _scheme(train={"lr": 0.1, "lr_update": 2})
-    optimizer = optimise.optimizer_for(scheme.setting.model, scheme.setting.train)
-    rates = [set_rates(optimizer, scheme.setting.train, scheme.moment(epoch)) for epoch in range(6)]
-    assert rates == pytest.approx([0.1, 0.1, 0.1, 0.01, 0.01, 0.001])
 
 
 def _case(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -8,7 +8,6 @@ import pytest
 from tests.naive import training as naive
 from tests.toy_project import PARAMS, load_params, write_prepared, write_word_vectors
 from tests.train.schemes.test_cca import sides_of_train
-from tests.train.some import check_resumes
 from vse_pipe.artifacts import captions, embeddings, images, model_files
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.embed.stage import embed
@@ -72,11 +71,6 @@ def test_every_strength_gives_another_map_and_its_unit_follows_the_features():
     np.testing.assert_allclose(ridge_map(scaled, 4, 0.1, predicts_images=True), weak)
     with pytest.raises(InputError, match=r"raise scheme\.ridge\.strengths"):
         ridge_map(np.zeros((9, 9)), 4, 0.1, predicts_images=True)
-
-
-@pytest.mark.acceptance
-def test_a_killed_run_goes_on_and_ends_bit_equal(project):
-    check_resumes(_params("images"), "ridge", 1)
 
 
 @pytest.mark.parametrize(

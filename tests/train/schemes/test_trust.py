@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.toy_project import PARAMS, load_params
-from tests.train.some import CPU, adam, check_resumes, ready, some_pairs, some_scheme
+from tests.train.some import CPU, adam, ready, some_pairs, some_scheme
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
@@ -157,12 +157,6 @@ def trained(tmp_path_factory, name) -> Path:
     with chdir(root := tmp_path_factory.mktemp(name)):
         train(ready(_params(root, name), "half", train=160), "sum", "cpu")
     return root
-
-
-# CRCL: within the warm-up, after the chances were kept, and before the restart.
-@pytest.mark.acceptance
-def test_a_killed_run_goes_on_and_ends_bit_equal(project, name):
-    check_resumes(_params(project, name), "sum", *{"crcl": [1, 2, 4], "decl": [1, 3]}[name])
 
 
 def test_mismatched_pairs_lose_their_trust(project, name, capsys):
