@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vse_pipe.core import processes
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.fragments import OfPairs, Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.similarities.options import Aggregate, Norm
 
 EPS = 1e-8
@@ -134,33 +134,6 @@ def _portions(lengths: list[int], at_once: int) -> Iterator[slice]:
             start, total = place, 0
         total += length
     yield slice(start, len(lengths))
-
-
-# Numbers in the regions gathered at once: 16 MiB of float32.
-GATHERED = 1 << 22
-
-
-def over_pairs(
-    pair_scores: OfPairs,
-    images: Float[Tensor, "images regions dim"],
-    texts: Words,
-    rows: Int[Tensor, " pairs"],
-    columns: Int[Tensor, " pairs"],
-) -> Float[Tensor, " pairs"]:
-    """``pair_scores`` of image ``rows[i]`` and caption ``columns[i]``, in blocks of captions of
-    equal length. Nothing is padded, and the cost of a pair does not depend on the other pairs."""
-    lengths = texts.lengths[columns.cpu()]
-    order = lengths.argsort(stable=True)
-    distinct, counts = lengths[order].unique_consecutive(return_counts=True)
-    starts = texts.starts.to(texts.device)
-    at_once = max(1, GATHERED // images[0].numel())
-    scores = images.new_empty(len(rows))
-    for length, group in zip(distinct.tolist(), order.to(rows.device).split(counts.tolist()), strict=True):
-        inside = torch.arange(length, device=texts.device)
-        for places in group.split(at_once):
-            captions = columns[places]
-            scores[places] = pair_scores(rows[places], captions, texts.vectors[starts[captions][:, None] + inside])
-    return scores
 
 
 def products(
@@ -322,22 +295,6 @@ class Alignment(nn.Module):
         local = alignments(images, portion.vectors, torch.cat(weights, dim=2), self.sim_tranloc_w)
         captions = [count for count, _ in portion.shapes]
         return zip(whole[:, :, None].split(captions, dim=1), portion.chunks(local, 1), strict=True)
-
-    def pairs(
-        self, images: Float[Tensor, "images regions dim"], texts: Words, temperature: float
-    ) -> Callable[..., tuple[Float[Tensor, "pairs 1 1 sim"], Float[Tensor, "pairs 1 length sim"]]]:
-        """``nodes`` of single pairs, for ``over_pairs``; values of one side are computed once."""
-        whole_images = over_images(self.whole_images, images)
-        whole_captions, inner = self.whole_captions(texts), gram(images)
-
-        def nodes(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> tuple[Tensor, Tensor]:
-            regions = images[rows]
-            weights = unit_sums(products(regions, words), inner[rows], temperature)[:, :, 0]
-            local = (torch.bmm(weights.transpose(1, 2), regions) - words).square()
-            global_difference = (whole_images[rows] - whole_captions[columns]).square()
-            return self.sim_tranglo_w(global_difference)[:, None, None], self.sim_tranloc_w(local)[:, None]
-
-        return nodes
 
 
 def unit_sums(

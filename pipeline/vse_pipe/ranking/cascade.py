@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from torch import Tensor
 from vse_pipe.core import console
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking import fragments
-from vse_pipe.ranking.alignment import over_pairs
 from vse_pipe.ranking.scores import Scores, Similarity, empty_scores, top_k
 from vse_pipe.ranking.split import Split
 
@@ -59,67 +58,34 @@ class Cascade:
 
 
 class ScoredPairs:
-    """Cached scores of single pairs, computed on first use. memory: of ``empty_scores``."""
+    """Scores of single pairs, computed on first use and kept. memory: of ``empty_scores``."""
 
     def __init__(self, images: fragments.Sides, captions: fragments.Sides, similarity: Similarity, memory: int) -> None:
         self._images, self._captions, self._similarity, self._memory = images, captions, similarity, memory
 
     @cached_property
-    def _score(self) -> Pick:
-        with torch.inference_mode():
-            return scorer(self._similarity, self._images, self._captions)
-
-    @cached_property
     def _matrix(self) -> Float[Tensor, "images captions"]:
         """NaN where a pair is not scored yet."""
-        return empty_scores((len(self._images), len(self._captions)), self._memory, self._images.device).fill_(
-            torch.nan
-        )
+        shape = len(self._images), len(self._captions)
+        return empty_scores(shape, self._memory, self._images.device).fill_(torch.nan)
 
     def score(self, images: Int[Tensor, "..."], captions: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """Raises InputError on scores that are not finite."""
+        """Each image is compared with all its captions at once. Raises InputError on scores that
+        are not finite."""
         # A matrix in a file is on the CPU, wherever the images are.
-        matrix, asking, where = self._matrix, images.device, self._images.device
+        matrix, device = self._matrix, images.device
         images, captions = images.to(matrix.device), captions.to(matrix.device)
         cells = (images * len(self._captions) + captions)[matrix[images, captions].isnan()].unique()
-        parts = cells.split(_AT_ONCE) if len(cells) else ()
-        scored = map(partial(_scored, self._score, len(self._captions), where), parts)
-        tracked = console.track(parts, len(parts), f"scoring {len(cells)} pairs, {_AT_ONCE} at a time")
-        for part, scores in zip(tracked, scored, strict=True):
+        rows, counts = (cells // len(self._captions)).unique_consecutive(return_counts=True)
+        lots = (cells % len(self._captions)).split(counts.tolist())
+        label = f"scoring {len(cells)} pairs of {len(rows)} images"
+        for row, lot in console.track(zip(rows.tolist(), lots, strict=True), len(lots), label):
+            with torch.inference_mode():
+                sides = self._images[row : row + 1], fragments.take(self._captions, lot)
+                (scores,) = self._similarity(*sides)
             fragments.must_be_finite(scores)
-            matrix[part // len(self._captions), part % len(self._captions)] = scores.to(matrix.device)
-        return matrix[images, captions].to(asking)
-
-    def turned(self, captions: Int[Tensor, "..."], images: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """``score`` with the caption first."""
-        return self.score(images, captions)
-
-
-def _scored(score: Pick, captions: int, device: torch.device, pairs: Int[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
-    """pairs: places in the flattened matrix of images and captions."""
-    with torch.inference_mode():
-        return score((pairs // captions).to(device), (pairs % captions).to(device))
-
-
-def scorer(similarity: Similarity, images: fragments.Sides, captions: fragments.Sides) -> Pick:
-    """A function of images and captions (by ascending image) that scores each pair: fragments in
-    blocks, vectors one image at a time with all its captions."""
-    if isinstance(similarity, fragments.MeanScore):
-        assert isinstance(images, fragments.Several)
-        assert isinstance(captions, fragments.Several)
-        scorers = list(map(scorer, similarity.similarities, images.parts, captions.parts))
-        return lambda rows, columns: fragments.mean([score(rows, columns) for score in scorers], images.weights)
-    if isinstance(similarity, fragments.Similarity) and similarity.fragments:
-        assert isinstance(images, Tensor)
-        assert isinstance(captions, fragments.Words)
-        return partial(over_pairs, similarity.pairs(images, captions), images, captions)
-
-    def by_image(rows: Int[Tensor, " pairs"], columns: Int[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
-        owners, counts = rows.unique_consecutive(return_counts=True)
-        lots = zip(owners.tolist(), columns.split(counts.tolist()), strict=True)
-        return torch.cat([similarity(images[row : row + 1], fragments.take(captions, lot))[0] for row, lot in lots])
-
-    return by_image
+            matrix[row, lot] = scores.to(matrix.device)
+        return matrix[images, captions].to(device)
 
 
 def cascaded(first: Scores, pick: Pick, k: int) -> Scores:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -255,10 +254,16 @@ def _cascades(
     def finish(pick: Pick) -> Callable[[Scores, Criterion], Scores]:
         return lambda scores, criterion: cascaded(scores, pick, cascade.k)
 
-    for direction, score in zip(DIRECTIONS, (ScoredPairs.score, ScoredPairs.turned), strict=True):
-        sides = zip(by_direction[direction], seconds, strict=True)
-        by_direction[direction] = [replace(trial, finish=finish(partial(score, pairs))) for trial, pairs in sides]
-    return by_direction
+    def pick(pairs: ScoredPairs, direction: str) -> Pick:
+        is_forward = direction == "image_to_text"
+        return lambda rows, columns: pairs.score(*((rows, columns) if is_forward else (columns, rows)))
+
+    return {
+        direction: [
+            replace(trial, finish=finish(pick(pairs, direction))) for trial, pairs in zip(sides, seconds, strict=True)
+        ]
+        for direction, sides in by_direction.items()
+    }
 
 
 def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths: Depths) -> list[RankedFold]:

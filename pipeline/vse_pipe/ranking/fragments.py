@@ -111,10 +111,6 @@ class Several:
         return self.parts[0].device
 
 
-# For pairs whose captions have one length: places of images and of captions, words (pairs, length,
-# dim), to scores.
-OfPairs = Callable[[Tensor, Tensor, Tensor], Tensor]
-
 # One side: (n, dim) vectors, (n, R, dim) regions, the words of n captions, or the same under
 # several models. A model without vectors, such as BM25, has integers (n, 1), which only its own
 # similarity understands.
@@ -129,12 +125,8 @@ class MeanScore:
 
     def __call__(self, images: Several, texts: Several) -> Float[Tensor, "images texts"]:
         sides = zip(self.similarities, images.parts, texts.parts, strict=True)
-        return mean([score(image, text) for score, image, text in sides], images.weights)
-
-
-def mean(scores: Sequence[Float[Tensor, "*cells"]], weights: Sequence[float] | None) -> Float[Tensor, "*cells"]:
-    """weights: None for the plain mean."""
-    return torch.stack(list(scores)).mean(dim=0) if weights is None else weighted(scores, weights)
+        scores = [score(image, text) for score, image, text in sides]
+        return torch.stack(scores).mean(dim=0) if images.weights is None else weighted(scores, images.weights)
 
 
 def weighted(scores: Iterable[Float[Tensor, "*cells"]], weights: Sequence[float]) -> Float[Tensor, "*cells"]:
@@ -245,10 +237,6 @@ class Similarity(nn.Module):
 
     def forward(self, images: Tensor, texts: Tensor | Words) -> Float[Tensor, "images texts"]:
         return SIMILARITIES.load(self.member.name).score(images, texts, *self._learned())
-
-    def pairs(self, images: Tensor, texts: Words) -> OfPairs:
-        """Of fragments: the function for ``over_pairs``."""
-        return SIMILARITIES.load(self.member.name).pairs(images, texts, *self._learned())
 
     def _learned(self) -> tuple:
         return (self.member.params,) if self.network is None else (self.member.params, self.network)

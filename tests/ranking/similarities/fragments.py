@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from vse_pipe.project.registry import SIMILARITIES
-from vse_pipe.ranking.fragments import OfPairs, Words
+from vse_pipe.ranking.fragments import Words
 
 LENGTHS = [3, 1, 5, 3, 2, 3]
 SHAPE = (4, 3, 6)  # images, regions, dim
@@ -34,13 +34,8 @@ class Model:
             _unsettle(self.network, rng)
 
     def __call__(self, images: Tensor, words: Words) -> Tensor:
-        return self.member.score(images, words, self.params, *self._extra())
-
-    def pairs(self, images: Tensor, words: Words) -> OfPairs:
-        return self.member.pairs(images, words, self.params, *self._extra())
-
-    def _extra(self) -> tuple:
-        return () if self.network is None else (self.network,)
+        networks = () if self.network is None else (self.network,)
+        return self.member.score(images, words, self.params, *networks)
 
 
 def _unsettle(network: torch.nn.Module, rng: torch.Generator) -> None:

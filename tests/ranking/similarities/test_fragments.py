@@ -13,7 +13,6 @@ from tests.naive import criteria as naive
 from tests.ranking.similarities.fragments import LENGTHS, SHAPE, Model, inputs
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import alignment
-from vse_pipe.ranking.alignment import over_pairs
 from vse_pipe.ranking.fragments import Words
 
 
@@ -41,7 +40,6 @@ def check_contract(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.isfinite(whole).all()
     _check_padding_and_order(model, images, words, whole)
     _check_chunks(model, images, words, whole, monkeypatch)
-    _check_pairs(model, images, words, whole, monkeypatch)
     for shape, lengths in (((1, 3, 6), [1]), ((2, 3, 6), [4])):
         images, words = inputs(lengths, shape)
         assert model(images, words).shape == (shape[0], 1)
@@ -69,17 +67,6 @@ def _check_chunks(model, images, words, whole, monkeypatch) -> None:
             torch.testing.assert_close(model(images, words), whole)
         for each, known in zip((weights, sparse), expected, strict=True):
             torch.testing.assert_close(gradients(model, images, words, each), known)
-
-
-def _check_pairs(model, images, words, whole, monkeypatch) -> None:
-    """Single pairs in any order, one twice, have the scores of the matrix, in blocks of any size."""
-    rows, columns = torch.tensor([3, 0, 0, 2, 1, 3, 0, 2]), torch.tensor([0, 5, 1, 2, 4, 3, 5, 3])
-    for gathered in (1, 40, 1 << 22):
-        with monkeypatch.context() as patch, torch.inference_mode():
-            patch.setattr(alignment, "GATHERED", gathered)
-            found = over_pairs(model.pairs(images, words), images, words, rows, columns)
-        torch.testing.assert_close(found, whole[rows, columns])
-    assert over_pairs(model.pairs(images, words), images, words, rows[:0], columns[:0]).shape == (0,)
 
 
 def check_gradients(model: Model, lengths=(2, 1, 2), shape=(3, 3, 4)) -> None:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vse_pipe.ranking import alignment
-from vse_pipe.ranking.fragments import OfPairs, Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.similarities.options import ImramOptions as Params
 
 
@@ -65,17 +65,6 @@ def score(
         return alignment.over_captions(part, texts, numbers, saved)[0]
 
     return alignment.over_images(block, images)
-
-
-def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _Memory) -> OfPairs:
-    """The same scores of single pairs; see ``over_pairs``."""
-    views = network.views(images, words_attend=True)
-
-    def pair_scores(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
-        first, second = (view[rows][:, None] for view in views)
-        return _scores(images[rows][:, None], (first, second), words[:, None], params, network)[:, 0]
-
-    return pair_scores
 
 
 def regions(

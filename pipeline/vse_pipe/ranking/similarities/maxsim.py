@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.ranking import alignment
-from vse_pipe.ranking.fragments import OfPairs, Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.similarities.options import MaxsimOptions as Params
 
 
@@ -28,16 +28,6 @@ def score(
         return alignment.over_captions(part, texts, len(regions), saved=8 * len(regions))[0]
 
     return alignment.over_images(block, images)
-
-
-def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params) -> OfPairs:
-    """The same scores of single pairs; see ``over_pairs``."""
-
-    def pair_scores(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
-        best = alignment.products(images[rows], words)[:, :, 0].amax(dim=1)
-        return alignment.aggregated(best, params.aggregate, 1.0)
-
-    return pair_scores
 
 
 def regions(

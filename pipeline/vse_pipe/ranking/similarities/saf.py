@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vse_pipe.ranking.alignment import EPS, Alignment, Portion, attended, draw, gram, l2norm, over_captions, over_images
-from vse_pipe.ranking.fragments import OfPairs, Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.similarities.options import SafOptions as Params
 
 
@@ -95,16 +95,6 @@ def score(
         return outputs[0]
 
     return block(images) if network.training else over_images(block, images)
-
-
-def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SafNetwork) -> OfPairs:
-    """Scores of single pairs in evaluation mode; see ``over_pairs``. Raises as ``score``."""
-    nodes = network.pairs(images, texts, params.temperature)
-
-    def pair_scores(*pair: Tensor) -> Float[Tensor, " pairs"]:
-        return network.sim_eval_w(network.SAF_module(*nodes(*pair))[0])[:, :, 0].sigmoid()[:, 0]
-
-    return pair_scores
 
 
 def regions(

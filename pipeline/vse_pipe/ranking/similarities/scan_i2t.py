@@ -6,7 +6,7 @@ from torch import Tensor
 
 from vse_pipe.ranking import alignment
 from vse_pipe.ranking.alignment import Portion, gram, sizes
-from vse_pipe.ranking.fragments import OfPairs, Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.similarities.options import ScanI2tOptions as Params
 
 
@@ -32,18 +32,6 @@ def score(
         return alignment.over_captions(part, texts, len(regions), saved=32 * len(regions))[0]
 
     return alignment.over_images(block, images)
-
-
-def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params) -> OfPairs:
-    """The same scores of single pairs; see ``over_pairs``."""
-    long = sizes(images)
-
-    def pair_scores(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
-        raw = alignment.products(words, images[rows])
-        cosines = alignment.stacked(raw, gram(words), long[rows][:, None], params.norm, params.temperature)
-        return alignment.aggregated(cosines, params.aggregate, params.lse)[:, 0]
-
-    return pair_scores
 
 
 def regions(

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.ranking import alignment
-from vse_pipe.ranking.fragments import OfPairs, Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.similarities.options import ScanT2iOptions as Params
 
 
@@ -30,18 +30,6 @@ def score(
         return alignment.over_captions(part, texts, len(regions), saved=32 * len(regions))[0]
 
     return alignment.over_images(block, images)
-
-
-def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params) -> OfPairs:
-    """The same scores of single pairs; see ``over_pairs``."""
-    inner = alignment.gram(images)
-
-    def pair_scores(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
-        raw, long = alignment.products(images[rows], words), alignment.sizes(words)[:, None]
-        cosines = alignment.stacked(raw, inner[rows], long, params.norm, params.temperature)
-        return alignment.aggregated(cosines, params.aggregate, params.lse)[:, 0]
-
-    return pair_scores
 
 
 def regions(

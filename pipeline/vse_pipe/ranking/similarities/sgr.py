@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from vse_pipe.ranking import alignment
-from vse_pipe.ranking.fragments import OfPairs, Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.similarities.options import SgrOptions as Params
 
 
@@ -48,17 +48,6 @@ def score(
         return alignment.over_captions(part, texts, rows, saved, extra=(whole_captions,))[0]
 
     return block(images) if network.training else alignment.over_images(block, images)
-
-
-def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SgrNetwork) -> OfPairs:
-    """Scores of single pairs in evaluation mode; see ``over_pairs``. Raises as ``score``."""
-    nodes = network.pairs(images, texts, params.temperature)
-    merged = [module.merged() for module in network.steps]
-
-    def pair_scores(*pair: Tensor) -> Float[Tensor, " pairs"]:
-        return _reason(nodes(*pair), merged, network.sim_eval_w)[:, 0]
-
-    return pair_scores
 
 
 def _reason(pair: tuple[Tensor, Tensor], merged: list, final: nn.Linear) -> Float[Tensor, "images captions"]:
