@@ -28,6 +28,12 @@ inverted_softmax = INFERENCES.load("is")
 _close = partial(compare, atol=1e-9, rtol=1e-9)
 
 
+def listed(correct: list[np.ndarray], columns: int) -> Truth:
+    """From the correct columns of each query."""
+    starts = np.concatenate([[0], np.cumsum([len(items) for items in correct])])
+    return Truth(starts, np.concatenate(correct).astype(np.int64), columns)
+
+
 def _matrix(scores: Scores) -> np.ndarray:
     return torch.cat([block for _, block in scores.blocks()]).numpy()
 
@@ -69,7 +75,7 @@ def check_qbnorm(arrays: Vectors) -> list[Result]:
 def check_inference(arrays: Vectors) -> list[Result]:
     """IS, CSLS, GM, RGM and hubness; both directions are the same check."""
     scores = Scores.dense(torch.from_numpy(arrays["X"]))
-    truth = Truth.listed(list(arrays["gt"]), scores.shape[1])
+    truth = listed(list(arrays["gt"]), scores.shape[1])
     rescored = {"nns": scores, **_rescored(arrays, scores)}
     found = {name: _matrix(one) for name, one in rescored.items()}
     softmax = {"IS_paper": np.exp(found["is"]), "IS_muse": np.exp(found["is_muse"])}
@@ -178,7 +184,7 @@ def check_metrics_5fold(arrays: Vectors) -> list[Result]:
 def check_metrics_ties(arrays: Vectors) -> list[Result]:
     """0-based ranks of the best correct item when scores tie, under three policies."""
     scores = torch.from_numpy(arrays["X"])
-    truth = Truth.listed(list(arrays["gt"]), scores.shape[1])
+    truth = listed(list(arrays["gt"]), scores.shape[1])
     results = [
         exact(ties, positions(scores, slice(0, len(scores)), truth, ties)[truth.starts[:-1]], arrays[ties])
         for ties in ("optimistic", "pessimistic")

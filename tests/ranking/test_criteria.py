@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.golden.ranking import listed
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, own, whole
 from vse_pipe.artifacts.evaluation import KS
@@ -43,7 +44,7 @@ def test_a_composite_matches_the_rescored_scores_and_parameters_reach_their_part
     expected = naive.csls(scores.tolist(), 2, True)
     np.testing.assert_allclose(whole(criterion.rerank(dense(scores), own(scores))), expected)
     assert criterion.lambdas == (3.0,)
-    criterion, truth = criteria.parse("is+rgm", {}), Truth.listed([np.array([0])] * 8, 6)
+    criterion, truth = criteria.parse("is+rgm", {}), listed([np.array([0])] * 8, 6)
     pairs = next(criterion.match(criterion.rerank(dense(scores), own(scores)), [Allowance(2, 1.5)], truth))
     expected = naive.greedy(naive.inverted_softmax(scores.tolist(), 30.0, False), 2, 1.5, "rows")
     assert list(zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True)) == expected
@@ -62,7 +63,7 @@ def test_caption_by_caption_over_several_strips_of_rescored_scores(name):
     pairs = next(criterion.match(rescored, [Allowance(1)], truth))
     for turn in range(3):
         lot = np.flatnonzero(truth.turns() == turn)
-        alone = next(plain.match(dense(whole(rescored)[lot]), [Allowance(1)], Truth.listed([np.array([0])] * 120, 120)))
+        alone = next(plain.match(dense(whole(rescored)[lot]), [Allowance(1)], listed([np.array([0])] * 120, 120)))
         of_lot = np.isin(pairs.rows, lot)
         assert len(lot) == of_lot.sum() == 120
         there = zip(lot[alone.rows], alone.columns, strict=True)
@@ -182,10 +183,10 @@ def test_the_matching_that_is_kept_is_the_one_a_run_at_that_lambda_gives():
 
 def test_queries_without_a_correct_item_take_part_and_are_in_no_figure():
     scores, none = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.7]]), np.array([], int)
-    truth = Truth.listed([np.array([0]), none, np.array([1])], 2)
+    truth = listed([np.array([0]), none, np.array([1])], 2)
     scan = criteria.scan_relaxation(relaxed(grid=[1.0, 3.0]), dense(scores), truth, ks=(1,))
     assert (scan.queries, scan.answered.tolist()) == (2, [[2, 2]])
-    scan = criteria.scan_relaxation(relaxed(grid=[1.0, 3.0]), dense(np.eye(3, 2)), Truth.listed([none] * 3, 2), ks=(1,))
+    scan = criteria.scan_relaxation(relaxed(grid=[1.0, 3.0]), dense(np.eye(3, 2)), listed([none] * 3, 2), ks=(1,))
     assert criteria.recalls([scan]).tolist() == [[0.0, 0.0]], "no query has one"
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.golden.ranking import listed
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, unit_vectors
 from vse_pipe.core.errors import InputError
@@ -19,7 +20,7 @@ from vse_pipe.ranking.split import Split
 def truth(queries: int, items: int, every: int) -> Truth:
     """Every so many queries have two correct items, the others none."""
     own = (np.array([row, row + 1]) % items if row % every == 0 else np.empty(0, np.int64) for row in range(queries))
-    return Truth.listed(list(own), items)
+    return listed(list(own), items)
 
 
 @pytest.mark.parametrize("every", [2, 300, 1000])
@@ -43,7 +44,7 @@ def test_pairs_of_other_queries_are_left_out_of_a_matching():
 
 
 def test_without_any_correct_item_there_is_nothing_to_measure():
-    none = Truth.listed([np.empty(0, np.int64)] * 3, 4)
+    none = listed([np.empty(0, np.int64)] * 3, 4)
     for measure in (
         lambda: evaluation.rank(Scores.dense(torch.rand(3, 4)), none, "pessimistic"),
         lambda: evaluation.matched({}, none),

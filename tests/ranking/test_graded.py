@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.golden.ranking import listed
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, matrices
 from vse_pipe.core.errors import InputError
@@ -15,7 +16,7 @@ from vse_pipe.ranking import evaluation as engine
 from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths
 from vse_pipe.ranking.graded import Graded, kendall
-from vse_pipe.ranking.recall import Truth, positions
+from vse_pipe.ranking.recall import positions
 
 POLICIES = ["pessimistic", "optimistic"]
 QUERIES, ITEMS = np.arange(40) + 100, np.arange(60)[::-1] * 7
@@ -143,7 +144,7 @@ def truths(scores: np.ndarray) -> st.SearchStrategy[list[list[int]]]:
 
 
 def found(scores: np.ndarray, correct: list, ties: str, dtype=torch.float64) -> list[float]:
-    truth = Truth.listed([np.array(items) for items in correct], scores.shape[1])
+    truth = listed([np.array(items) for items in correct], scores.shape[1])
     return positions(torch.from_numpy(scores).to(dtype), slice(0, len(scores)), truth, ties).tolist()
 
 
@@ -163,7 +164,7 @@ def test_listed_against_loops(ties, dtype):
 @given(few_values, st.data(), st.sampled_from(POLICIES))
 def test_the_first_is_the_rank_of_the_best_and_none_is_held_twice(scores, data, ties):
     correct = data.draw(truths(scores))
-    truth = Truth.listed([np.array(items) for items in correct], scores.shape[1])
+    truth = listed([np.array(items) for items in correct], scores.shape[1])
     places = np.array(found(scores, correct, ties))
     best = [naive.best_rank(row, set(items), ties) for row, items in zip(scores.tolist(), correct, strict=True)]
     assert places[truth.starts[:-1]].tolist() == best
@@ -174,10 +175,10 @@ def test_the_first_is_the_rank_of_the_best_and_none_is_held_twice(scores, data, 
 
 
 def test_the_block_may_start_anywhere_and_a_query_may_have_no_correct_item():
-    truth = Truth.listed([np.array([0]), np.array([1, 2]), np.array([0, 2])], 3)
+    truth = listed([np.array([0]), np.array([1, 2]), np.array([0, 2])], 3)
     scores = torch.tensor([[0.1, 0.9, 0.5], [0.9, 0.1, 0.5]])
     assert positions(scores, slice(1, 3), truth, "pessimistic").tolist() == [0.0, 1.0, 0.0, 1.0]
-    truth = Truth.listed([np.array([0]), np.array([1]), np.array([], np.int64)], 2)
+    truth = listed([np.array([0]), np.array([1]), np.array([], np.int64)], 2)
     assert positions(torch.tensor([[0.0, 1], [2, 0]]), slice(1, 3), truth, "pessimistic").tolist() == [0.0]
 
 

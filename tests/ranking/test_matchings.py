@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from tests.golden.ranking import listed
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 from vse_pipe.core.errors import InputError, UsageError
@@ -15,7 +16,6 @@ from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria, matching
 from vse_pipe.ranking.inference import hungarian, rgm
 from vse_pipe.ranking.matching import Allowance
-from vse_pipe.ranking.recall import Truth
 
 MODES = ["rows", "literal"]
 
@@ -138,7 +138,7 @@ def test_of_equal_scores_the_wrong_ones_are_taken_first():
     @given(cases())
     def check(case):
         scores, correct, k, lam = case
-        truth = Truth.listed([np.array(columns) for columns in correct], scores.shape[1])
+        truth = listed([np.array(columns) for columns in correct], scores.shape[1])
         held = next(criteria.parse("rgm", {}).match(dense(scores), [Allowance(k, lam)], truth))
         lowered = scores.copy()
         for row, columns in enumerate(correct):

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.golden.ranking import listed
 from tests.naive import evaluate as naive
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import recall as measures
@@ -53,7 +54,7 @@ def test_a_query_without_a_correct_item_is_refused():
 
 
 def test_holds_says_which_pairs_are_correct():
-    truth = Truth.listed([np.array([2, 0]), np.array([1]), np.array([0, 1, 2])], 3)
+    truth = listed([np.array([2, 0]), np.array([1]), np.array([0, 1, 2])], 3)
     rows, columns = np.divmod(np.arange(9), 3)
     assert truth.holds(rows, columns).tolist() == [True, False, True, False, True, False, True, True, True]
 
@@ -70,7 +71,7 @@ def test_pairs_of_ids_say_what_is_correct():
 
 def test_queries_of_one_item_take_turns_and_those_without_any_come_first():
     correct = [[2], [0, 2], [], [2], [0], [2]]
-    truth = Truth.listed([np.array(items, int) for items in correct], 3)
+    truth = listed([np.array(items, int) for items in correct], 3)
     assert truth.turns().tolist() == [0, 0, 0, 1, 1, 2]
 
 

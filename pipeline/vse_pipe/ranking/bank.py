@@ -21,21 +21,11 @@ class Bank:
     is_transductive: the bank is the ranked queries themselves (the protocol of the papers).
     Otherwise it is a separate set (inductive, possible in a system in use), and no query's result
     depends on another's. gallery: the bank's items (rows) against the ranked items, both of the
-    same kind; None without vectors. sums: cache of ``log_sum``."""
+    same kind; None without vectors."""
 
     queries: Scores
     is_transductive: bool
     gallery: Callable[[], Scores] | None = None
-    sums: dict[tuple[float, bool], Float[Tensor, " items"]] = field(default_factory=dict, repr=False)
-
-    def log_sum(self, beta: float, of_gallery: bool = False) -> Float[Tensor, " items"]:
-        """``log_sum_exp`` over the bank's queries, or over its items without the ranked item
-        itself; cached, because several criteria use it."""
-        key = beta, of_gallery
-        if key not in self.sums:
-            rows = self.items() if of_gallery else self.queries
-            self.sums[key] = log_sum_exp(rows, beta, but_itself=of_gallery and self.is_transductive)
-        return self.sums[key]
 
     def items(self) -> Scores:
         """The gallery's scores. Raises InputError where there are no vectors to make them."""

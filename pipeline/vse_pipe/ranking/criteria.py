@@ -20,7 +20,7 @@ from vse_pipe.ranking.cascade import Cascade, Pick, ScoredPairs, cascaded
 from vse_pipe.ranking.evaluation import Depths, Outcome
 from vse_pipe.ranking.matching import Allowance, MatchedPairs, wrong_first
 from vse_pipe.ranking.recall import Ties, Truth
-from vse_pipe.ranking.scores import Chosen, Scores, Similarity
+from vse_pipe.ranking.scores import Scores, Similarity
 from vse_pipe.ranking.split import BankSource, Split
 
 PLAIN = "nns"
@@ -31,19 +31,19 @@ class Part:
     """A member of the family with its options."""
 
     name: str
-    module: ModuleType
     params: Any
 
     @classmethod
     def load(cls, name: str, options: dict[str, Strict]) -> "Part":
-        return cls(name, INFERENCES.load(name), options.get(name, INFERENCES.options(name)()))
+        return cls(name, options.get(name, INFERENCES.options(name)()))
+
+    @property
+    def module(self) -> ModuleType:
+        return INFERENCES.load(self.name)
 
     @property
     def traits(self) -> CriterionTraits:
         return INFERENCES.traits(self.name)
-
-    def __reduce__(self) -> tuple:  # modules are not copied
-        return Part.load, (self.name, {self.name: self.params})
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Criterion:
         turns = truth.turns() if params.mode == "captions" else np.zeros(len(truth), np.int64)
         lots = [np.flatnonzero(turns == turn) for turn in range(turns.max() + 1)]
         scores = wrong_first(scores, truth)
-        chosen = [scores if len(lots) == 1 else Chosen(scores, lot) for lot in lots]
+        chosen = [scores if len(lots) == 1 else scores.take(lot) for lot in lots]
         for matched in zip(*(module.match(of_lot, settings, params) for of_lot in chosen), strict=True):
             rows = [lot[pairs.rows] for lot, pairs in zip(lots, matched, strict=True)]
             yield MatchedPairs(np.concatenate(rows), np.concatenate([pairs.columns for pairs in matched]))

@@ -12,7 +12,7 @@ from vse_pipe.ranking import graded, hubness, recall
 from vse_pipe.ranking.graded import Cells, Listed
 from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.recall import Ties, Truth, positions
-from vse_pipe.ranking.scores import Chosen, Scores, top_k
+from vse_pipe.ranking.scores import Scores, top_k
 from vse_pipe.ranking.split import Split
 
 
@@ -172,20 +172,17 @@ def rank_graded(
     """Ranks all items; items without a grade are wrong. above: as in ``Graded``. Returns the rows
     of the queries with a correct item, their ``graded_columns``, and the score of each graded cell,
     float64, in their order."""
-    rows = np.unique(cells.rows)
-    judged = cells.select(rows)
-    (correct, _, _), (good, grades, of_good) = judged.truth(above), judged.truth(0.0)
-    places, good_places, cell_scores = (np.empty(len(values)) for values in (correct.items, good.items, cells.rows))
-    for part, strip in Chosen(scores, rows).blocks():
-        inside = np.flatnonzero((judged.rows >= part.start) & (judged.rows < part.stop))
-        cell_scores[inside] = strip.cpu().numpy()[judged.rows[inside] - part.start, judged.columns[inside]]
-        places[correct.starts[part.start] : correct.starts[part.stop]] = positions(strip, part, correct, ties)
-        good_places[good.starts[part.start] : good.starts[part.stop]] = positions(strip, part, good, ties)
-    owners, good_owners = (np.repeat(rows, np.diff(truth.starts)) for truth in (correct, good))
-    if not len(owners):
-        return owners, {}, cell_scores
-    grades = grades[graded.ordered(good_owners, cell_scores[of_good], grades, ties)]
-    judged_too = np.isin(good_owners, owners)
-    goods = Listed.of_items(*(values[judged_too] for values in (good_owners, good_places, grades)))
-    listed = Listed.of_items(owners, places, places)
+    good, grades, of_good = cells.truth(0.0)
+    places, cell_scores = np.empty(len(good.items)), np.empty(len(cells.rows))
+    for rows, strip in scores.blocks():
+        inside = np.flatnonzero((cells.rows >= rows.start) & (cells.rows < rows.stop))
+        cell_scores[inside] = strip.cpu().numpy()[cells.rows[inside] - rows.start, cells.columns[inside]]
+        places[good.starts[rows.start] : good.starts[rows.stop]] = positions(strip, rows, good, ties)
+    owners = np.repeat(np.arange(cells.queries), np.diff(good.starts))
+    grades = grades[graded.ordered(owners, cell_scores[of_good], grades, ties)]
+    correct = grades > above
+    if not correct.any():
+        return owners[correct], {}, cell_scores
+    judged = np.isin(owners, owners[correct])
+    goods, listed = (Listed.of_items(owners[chosen], places[chosen], grades[chosen]) for chosen in (judged, correct))
     return listed.queries, graded_columns(listed, goods, depths), cell_scores

@@ -62,11 +62,8 @@ class Words:
         return len(self.lengths)
 
     def __getitem__(self, captions: slice) -> "Words":
-        """Consecutive captions; a view. Raises ValueError for a step other than 1: use ``take``."""
-        first, last, step = captions.indices(len(self))
-        if step != 1:
-            raise ValueError(f"captions are cut in one piece, got a step of {step}")
-        last = max(first, last)
+        """Consecutive captions; a view."""
+        first, last, _ = captions.indices(len(self))
         return Words(self.vectors[self.starts[first] : self.starts[last]], self.lengths[first:last])
 
     def take(self, captions: Int[Tensor, " chosen"]) -> "Words":

@@ -103,12 +103,6 @@ class Cells:
         truth = Truth.of_cells(keys[chosen], self.queries, self.items)
         return truth, means[chosen], first[chosen]
 
-    def select(self, queries: Int64[np.ndarray, " chosen"]) -> "Cells":
-        """Only these rows, ascending, renumbered from 0."""
-        inside = np.isin(self.rows, queries)
-        rows = np.searchsorted(queries, self.rows[inside])
-        return Cells(rows, self.columns[inside], self.grades[inside], len(queries), self.items)
-
 
 def ordered(queries: np.ndarray, scores: np.ndarray, grades: Pairs, ties: Ties) -> Rows:
     """The order of correct items by query, then by descending score: that of ``positions``. Among

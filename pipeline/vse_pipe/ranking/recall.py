@@ -90,12 +90,6 @@ class Truth:
         counts = np.bincount(cells // items, minlength=queries)
         return cls(np.concatenate([[0], counts.cumsum()]), cells % items, items)
 
-    @classmethod
-    def listed(cls, correct: list[np.ndarray], columns: int) -> "Truth":
-        """From the correct columns of each query, one array a query."""
-        starts = np.concatenate([[0], np.cumsum([len(items) for items in correct])])
-        return cls(starts, np.concatenate(correct).astype(np.int64), columns)
-
     def __len__(self) -> int:
         return len(self.starts) - 1
 

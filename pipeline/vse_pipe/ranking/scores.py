@@ -70,7 +70,7 @@ class Scores:
     """Scores of queries (rows) against items (columns), larger is better.
 
     Each pass makes them again unless they are kept. Memory use is some copies of a strip. notes:
-    from a rescoring; strips_of: scores with the same strips; height: of a strip."""
+    from a rescoring; strips: the rows that ``compute`` takes, by default of the usual height."""
 
     def __init__(
         self,
@@ -78,12 +78,11 @@ class Scores:
         compute: Callable[[slice], Tensor],
         transpose: Callable[[], "Scores"] | None = None,
         notes: Mapping[str, float] | None = None,
-        strips_of: "Scores | None" = None,
-        height: int = 0,
+        strips: Sequence[slice] = (),
     ) -> None:
         self.shape, self.notes = shape, notes or {}
-        self._compute, self._transpose, self._strips_of = compute, transpose, strips_of
-        self._height = height or strip_height(shape[1])
+        self._compute, self._transpose = compute, transpose
+        self._strips = strips or blocks(shape[0], strip_height(shape[1]))
 
     @classmethod
     def from_sides(
@@ -109,9 +108,9 @@ class Scores:
         def backward(rows: slice) -> Tensor:
             return similarity(queries, items[rows]).T.contiguous()
 
-        heights = strip_height(len(items), device), strip_height(len(queries), device)
-        scores = cls(shape, lambda rows: similarity(queries[rows], items), lambda: transposed, height=heights[0])
-        transposed = cls(shape[::-1], backward, lambda: scores, height=heights[1])
+        strips, columns = _strips(shape, device)
+        scores = cls(shape, lambda rows: similarity(queries[rows], items), lambda: transposed, strips=strips)
+        transposed = cls(shape[::-1], backward, lambda: scores, strips=columns)
         return scores
 
     @classmethod
@@ -139,7 +138,7 @@ class Scores:
                 return similarity.combine(queries.weights, (part.strip(slice(start, stop)) for part in parts))
 
             strip = cache(combined) if is_kept else combined
-            return cls(parts[0].shape, lambda rows: strip(rows.start, rows.stop), transpose, strips_of=parts[0])
+            return cls(parts[0].shape, lambda rows: strip(rows.start, rows.stop), transpose, strips=parts[0].strips())
 
         scores = fused(parts, lambda: transposed)
         transposed = fused([part.transposed() for part in parts], lambda: scores)
@@ -155,9 +154,9 @@ class Scores:
         def backward(rows: slice) -> Tensor:
             return matrix()[:, rows].T.contiguous().to(device)
 
-        heights = [strip_height(count, device) for count in shape[::-1]]
-        scores = cls(shape, forward, lambda: transposed, height=heights[0])
-        transposed = cls(shape[::-1], backward, lambda: scores, height=heights[1])
+        strips, columns = _strips(shape, device)
+        scores = cls(shape, forward, lambda: transposed, strips=strips)
+        transposed = cls(shape[::-1], backward, lambda: scores, strips=columns)
         return scores
 
     def transposed(self) -> "Scores":
@@ -169,15 +168,23 @@ class Scores:
     def mapped(self, rescore: Rescore, notes: Mapping[str, float] | None = None) -> "Scores":
         """The scores after ``rescore(strip, rows)``, which gets (B, N) and its rows, keeps the
         shape, and must not write into the strip."""
-        return Scores(self.shape, lambda rows: rescore(self.strip(rows), rows), notes=notes, strips_of=self)
+        return Scores(self.shape, lambda rows: rescore(self.strip(rows), rows), notes=notes, strips=self._strips)
 
-    def strips(self) -> Iterator[slice]:
+    def take(self, chosen: Int[np.ndarray, " rows"]) -> "Scores":
+        """Some rows, ascending, read from these scores: no value changes."""
+        bounds = ((rows, np.searchsorted(chosen, (rows.start, rows.stop)).tolist()) for rows in self._strips)
+        sources = {first: (rows, slice(first, last)) for rows, (first, last) in bounds if first < last}
+
+        def strip(rows: slice) -> Tensor:
+            source = sources[rows.start][0]
+            values = self.strip(source)
+            return values[torch.from_numpy(chosen[rows] - source.start).to(values.device)]
+
+        return Scores((len(chosen), self.shape[1]), strip, strips=[part for _, part in sources.values()])
+
+    def strips(self) -> Sequence[slice]:
         """The row slices that ``strip`` accepts."""
-        if self._strips_of:
-            yield from self._strips_of.strips()
-            return
-        for start in range(0, self.shape[0], self._height):
-            yield slice(start, min(start + self._height, self.shape[0]))
+        return self._strips
 
     def strip(self, rows: slice) -> Float[Tensor, "rows items"]:
         """One of ``strips``, not to be written into."""
@@ -186,6 +193,12 @@ class Scores:
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
         """All rows in order, a strip at a time."""
         return ((rows, self.strip(rows)) for rows in self.strips())
+
+
+def _strips(shape: tuple[int, int], device: torch.device) -> tuple[list[slice], list[slice]]:
+    """The strips of the rows, and of the columns as queries."""
+    rows, columns = shape
+    return blocks(rows, strip_height(columns, device)), blocks(columns, strip_height(rows, device))
 
 
 def _fits(shape: tuple[int, int], memory: int, sets: int) -> bool:
@@ -201,25 +214,6 @@ def _must_take(shape: tuple[int, int], memory: int) -> None:
             f"evaluate.memory: {memory} MiB is too little to rank {shape[0]} against {shape[1]}; "
             f"give at least {-(-least // _MIB)}"
         )
-
-
-class Chosen(Scores):
-    """Some rows of other scores, ascending, read from ``base``: no value changes."""
-
-    def __init__(self, base: Scores, rows: Int[np.ndarray, " rows"]) -> None:
-        super().__init__((len(rows), base.shape[1]), base.strip, notes=base.notes)
-        self._base, self._rows = base, rows
-        bounds = ((part, *np.searchsorted(rows, (part.start, part.stop))) for part in base.strips())
-        self._sources = {int(first): (base_rows, int(last)) for base_rows, first, last in bounds if first < last}
-
-    def strips(self) -> Iterator[slice]:
-        for first, (_, last) in self._sources.items():
-            yield slice(first, last)
-
-    def strip(self, rows: slice) -> Float[Tensor, "rows items"]:
-        base_rows, _ = self._sources[rows.start]
-        strip = self._base.strip(base_rows)
-        return strip[torch.from_numpy(self._rows[rows] - base_rows.start).to(strip.device)]
 
 
 def top_k(scores: Float[Tensor, "rows items"], k: int) -> tuple[Float[Tensor, "rows best"], Int[Tensor, "rows best"]]:

@@ -1,6 +1,6 @@
 """Dual inverted softmax: a penalty for closeness to the bank's queries and items."""
 
-from vse_pipe.ranking.bank import Bank, ItemBias
+from vse_pipe.ranking.bank import Bank, ItemBias, log_sum_exp
 from vse_pipe.ranking.inference.options import DualIsOptions as Params
 from vse_pipe.ranking.scores import Scores
 
@@ -18,5 +18,6 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:
     """The whole correction as one number per item."""
-    bias = bank.log_sum(params.beta) + bank.log_sum(params.gallery_beta, of_gallery=True)
-    return ItemBias(params.beta + params.gallery_beta, bias)
+    of_queries = log_sum_exp(bank.queries, params.beta)
+    of_items = log_sum_exp(bank.items(), params.gallery_beta, but_itself=bank.is_transductive)
+    return ItemBias(params.beta + params.gallery_beta, of_queries + of_items)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.bank import Bank, ItemBias, Shares
+from vse_pipe.ranking.bank import Bank, ItemBias, Shares, log_sum_exp
 from vse_pipe.ranking.inference.options import IsOptions as Params
 from vse_pipe.ranking.scores import Scores
 
@@ -37,7 +37,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:
     """``b x_qn - log sum_bank e^{b x_q'n}``, MUSE's logarithm, which ranks as Eq. 5."""
-    return ItemBias(params.beta, bank.log_sum(params.beta))
+    return ItemBias(params.beta, log_sum_exp(bank.queries, params.beta))
 
 
 def _share_of(odds: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.ranking.bank import Bank, Shares
+from vse_pipe.ranking.bank import Bank, Shares, log_sum_exp
 from vse_pipe.ranking.inference.options import QbNormOptions as Params
 from vse_pipe.ranking.scores import Rescore, Scores, ever_in_top
 
@@ -29,7 +29,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
 def _corrected(scores: Scores, bank: Bank, beta: float) -> Rescore:
     if not bank.is_transductive:
-        bias = bank.log_sum(beta)
+        bias = log_sum_exp(bank.queries, beta)
         return lambda strip, rows: torch.add(-bias.to(strip), strip, alpha=beta)
     if scores.shape[0] == 1:
         return lambda strip, rows: torch.zeros_like(strip)
