@@ -25,8 +25,7 @@ _ITEMS = rf"\s*+(?:(?:{_ITEM})(?:\s*+,\s*+|\s++|(?=[\])])))++"
 # JSON, Python's list and tuple, numpy's array, which has no commas.
 _LIST = re.compile(rf"(?:array\()?\[(?P<list>{_ITEMS}|\s*)\](?:,\s*dtype=\S+)?\)?|\((?P<tuple>{_ITEMS})\)", re.DOTALL)
 _STRING = re.compile(_ITEM, re.DOTALL)
-_ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))", re.DOTALL | re.IGNORECASE)
-_LETTERS = {"n": "\n", "t": "\t", "r": "\r"}
+_ESCAPED = re.compile(r"""\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U000[0-9a-fA-F]{5}|[ntr'"\\])""")
 
 
 def written_list(cell: str) -> list[str | None] | None:
@@ -42,14 +41,11 @@ def written_list(cell: str) -> list[str | None] | None:
 def _unquoted(item: str) -> str | None:
     if item[0] not in "'\"":
         return None
-    text = _ESCAPED.sub(_letter, item[1:-1])
+    text = _ESCAPED.sub(
+        lambda match: match[0].encode("latin-1", "replace").decode("unicode_escape"), item[1:-1].replace("\\/", "/")
+    )
     # JSON writes letters beyond 16 bits as two halves.
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if "\\u" in item else text
-
-
-def _letter(match: re.Match[str]) -> str:
-    number = match[1] or match[2] or match[3]
-    return chr(int(number, 16)) if number else _LETTERS.get(match[4], match[4])
 
 
 class CaptionCells:

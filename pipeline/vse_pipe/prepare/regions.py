@@ -15,7 +15,6 @@ from PIL import Image
 
 from vse_pipe.artifacts import images as artifacts_images
 from vse_pipe.artifacts import regions as artifacts_regions
-from vse_pipe.core import memory
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
@@ -93,8 +92,6 @@ def clipped(boxes: np.ndarray, width, height) -> np.ndarray:
     return np.concatenate([low, high], axis=1)
 
 
-# Bytes of a mention and its region, and of a proposal with its rows; 950 and 650 were measured.
-_MENTION_BYTES, _PROPOSAL_BYTES = 1000, 700
 CORES = os.cpu_count() or 1
 _NONE = Proposed(np.zeros((0, 4)), np.zeros(0))
 
@@ -147,14 +144,13 @@ def _mentions(source: Path) -> tuple[pa.Table, pa.Table, np.ndarray]:
     """Phrases, the pictures that they are in, and the picture of each phrase, a row of them.
 
     source: a folder below data/prepare. Raises MissingResource without it; InputError for a data
-    set without phrases or one of regions, and for too many phrases."""
+    set without phrases or one of regions."""
     if (existing(source) / artifacts_regions.NAME).exists():
         raise InputError(f"{source}: holds regions already; name the data set that has the whole pictures")
     path = source / artifacts_regions.PHRASES
     if not path.is_file():
         raise InputError(f"{source} has no {path.name}; the formats entities, and shapes with phrases: true, write it")
     phrases, table = artifacts_regions.read_phrases(source), artifacts_images.read(source)
-    memory.reserve(str(path), phrases.num_rows * _MENTION_BYTES)
     rows = pc.index_in(phrases["image_id"].combine_chunks(), value_set=table["image_id"].combine_chunks())
     used, owner = np.unique(rows.to_numpy(), return_inverse=True)
     return phrases, table.take(pa.array(used)), owner
@@ -207,11 +203,7 @@ def _proposals(
     """The proposals of each picture, none where it is not chosen."""
 
     def proposed(picture: Picture, is_wanted: bool) -> Proposed:
-        if not is_wanted:
-            return _NONE
-        boxes = settled(proposer(picture), picture, count)
-        memory.reserve(picture.item.where, len(boxes.scores) * _PROPOSAL_BYTES)
-        return boxes
+        return settled(proposer(picture), picture, count) if is_wanted else _NONE
 
     pool = ThreadPoolExecutor(threads)
     try:

@@ -161,18 +161,10 @@ def without_blanks(source: Source) -> Source:
     is_written = pc.not_equal(source.captions["text"], "")
     owners = source.captions["image_id"].filter(is_written)
     described = pc.is_in(source.images["image_id"], value_set=owners.combine_chunks())
-    if pc.all(is_written).as_py() and pc.all(described).as_py():
-        return source
     if not len(owners):
         raise InputError(f"{source.root}: none of the {len(is_written)} captions says anything")
-    silent = source.captions.filter(pc.invert(is_written))["image_id"]
-    rows = pc.index_in(silent[:_FIRST], value_set=source.images["image_id"].combine_chunks())
-    counted = _counted("captions without text", len(silent), source.images["file"].take(rows))
-    bare = source.images.filter(pc.invert(described))["file"]
-    counted += _counted("images without a caption", len(bare), bare[:_FIRST])
-    return replace(filtered(source, described, is_written), left_out=[*source.left_out, *counted])
-
-
-def _counted(name: str, count: int, first: pa.ChunkedArray) -> list[str]:
-    more = f" and {count - len(first)} more" if count > len(first) else ""
-    return [f"{name}: {count} ({', '.join(map(str, first.to_pylist()))}{more})"] if count else []
+    bare = source.images["file"].filter(pc.invert(described)).to_pylist()
+    lines = [f"captions without text: {len(is_written) - len(owners)}"] * (len(owners) < len(is_written))
+    lines += [f"images without a caption: {len(bare)} ({', '.join(bare[:_FIRST])}, ...)"] * bool(bare)
+    left_out = [*source.left_out, *lines]
+    return replace(filtered(source, described, is_written), left_out=left_out) if lines else source

@@ -184,28 +184,6 @@ def test_only_new_and_changed_files_are_read_again_and_the_bytes_are_those_of_a_
     assert _prepared() == grown != before
 
 
-def test_a_file_of_the_last_seconds_is_read_again_since_its_time_may_not_tell(photos, monkeypatch):
-    pictures(photos, ["new.png", "old.png"])
-    os.utime(photos / "old.png", (LONG_AGO, LONG_AGO))
-    prepare("folder", "photos")
-    opened = _counted(monkeypatch)
-    prepare("folder", "photos")
-    assert opened == ["new.png"]
-
-
-def test_what_earlier_calls_have_seen_may_be_damaged_or_gone(photos, monkeypatch, capfd):
-    pictures(photos, ["a.png"])
-    _old(photos)
-    before = _prepared()
-    seen = paths.picture_cache(photos) / images.SEEN
-    seen.write_bytes(seen.read_bytes()[:-9])
-    opened = _counted(monkeypatch)
-    assert (_prepared(), opened) == (before, ["a.png"])
-    assert "all pictures are read again" in told(capfd)
-    prepare("folder", "photos")
-    assert opened == ["a.png"]
-
-
 def test_what_was_read_before_an_interruption_is_kept(photos, monkeypatch):
     pictures(photos, ["a.png", "b.png", "c.png"])
     _old(photos)

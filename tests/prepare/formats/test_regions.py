@@ -124,18 +124,6 @@ def test_mentions_that_no_caption_shows_keep_their_regions():
     assert set(numbers.values()) > set(shown)
 
 
-def test_phrases_and_proposals_take_no_more_memory_than_the_data_set_may():
-    write_whole(drawn_phrases(300, SPLITS), SPLITS)
-    prepare("regions", SOURCE, memory=2, count=100)
-    many = {"scales": [0.3, 0.25, 0.2, 0.15, 0.1, 0.05], "ratios": [1.0, 0.5, 2.0, 1.5]}
-    message = (
-        "takes 1 MiB in memory beside the 2 MiB read before, more than the 2 MiB of datasets.tiny.memory; raise it"
-    )
-    refused_regions(message, memory=2, count=1000, options=many, splits=["train", "val", "test"])
-    write_whole(drawn_phrases(1100, SPLITS), SPLITS)
-    refused_regions(" in memory, more than the 1 MiB of datasets.tiny", memory=1)
-
-
 def test_recall_of_the_proposals_is_kept_and_said(capsys):
     """Corners are inside. An overlap of exactly a half counts."""
     rows = drawn_phrases(50, SPLITS)

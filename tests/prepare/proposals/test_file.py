@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import io
 
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.proposals.file import proposer, read_boxes
+from vse_pipe.prepare.proposals.file import proposer
 from vse_pipe.prepare.proposals.options import FileOptions as Params
 from vse_pipe.prepare.regions import Picture
 
@@ -19,7 +18,6 @@ BOXES = np.array([[0, 0, 119, 79], [5, 6, 50, 60], [70.5, 30, 99, 69.25], [1, 2,
 IMAGE = ["12", "12", "12", "7", "12"]
 SCORES = np.array([0.1, 0.9, 0.5, 1.0, 0.5])
 BEST = [[5, 6, 50, 60], [70, 30, 99, 70], [10, 10, 20, 20], [0, 0, 119, 79]]
-ENDINGS = pytest.mark.parametrize("ending", ["npz", "mat"])
 
 
 @pytest.fixture
@@ -29,24 +27,12 @@ def of(tmp_path: Path) -> Picture:
 
 def write(path: Path, image=IMAGE, boxes=BOXES, scores=SCORES) -> Path:
     scored = {} if scores is None else {"scores": scores}
-    if path.suffix == ".npz":
-        np.savez(path, image=np.array(image), boxes=boxes, other=np.zeros(3), **scored)
-    else:
-        columns = {name: np.asarray(values)[:, None] for name, values in scored.items()}
-        numbers = np.array(image, dtype=np.float64)[:, None]
-        io.savemat(path, {"image": numbers, "boxes": boxes, "note": "EdgeBoxes", **columns}, do_compression=True)
+    np.savez(path, image=np.array(image), boxes=boxes, other=np.zeros(3), **scored)
     return path
 
 
-def cell(*arrays) -> np.ndarray:
-    found = np.empty((len(arrays), 1), object)
-    found[:, 0] = arrays
-    return found
-
-
-@ENDINGS
-def test_the_best_boxes_of_the_picture(tmp_path: Path, of: Picture, ending: str):
-    path = write(tmp_path / f"edges.{ending}")
+def test_the_best_boxes_of_the_picture(tmp_path: Path, of: Picture):
+    path = write(tmp_path / "edges.npz")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     boxes, scores = proposed("file", of, 100, path=str(path), sha256=digest)
     assert boxes.tolist() == BEST
@@ -63,18 +49,9 @@ def test_other_names_and_forms(tmp_path: Path, of: Picture):
     path = write(tmp_path / "edges.npz", image=["12.png"] * 5)
     assert len(proposed("file", of, 9, path=str(path), by="file")[0]) == 5
     sizes = np.array([[1, 1, 120, 80], [6, 7, 46, 55]])
-    path = write(tmp_path / "edges.mat", image=["12", "12"], boxes=sizes, scores=np.array([0.2, 0.3]))
+    path = write(tmp_path / "edges.npz", image=["12", "12"], boxes=sizes, scores=np.array([0.2, 0.3]))
     boxes, _ = proposed("file", of, 9, path=str(path), form="sizes", first_pixel=1)
     assert boxes.tolist() == [[5, 6, 50, 60], [0, 0, 119, 79]]
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_cells_of_matlab_are_the_boxes_of_a_picture_each(tmp_path: Path, compressed: bool):
-    boxes = cell(np.arange(10.0).reshape(2, 5), np.zeros((0, 5)), np.full((1, 5), 7, np.uint16))
-    io.savemat(tmp_path / "a.mat", {"image": [[4, 5, 6]], "boxes": boxes}, do_compression=compressed)
-    names, boxes, scores = read_boxes(tmp_path / "a.mat", None)
-    assert names.tolist() == ["4", "4", "6"]
-    assert (boxes.tolist(), scores.tolist()) == ([[0, 1, 2, 3], [5, 6, 7, 8], [7, 7, 7, 7]], [4, 9, 7])
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -104,34 +81,24 @@ def npz(image=IMAGE, **arrays) -> Callable[[Path], None]:
     return lambda path: np.savez(path, image=np.array(image) if isinstance(image, list) else image, **arrays)
 
 
-def mat(**arrays) -> Callable[[Path], None]:
-    return lambda path: io.savemat(path, arrays)
-
-
 DAMAGED = [
-    ("npz", npz(np.array(IMAGE, object), boxes=BOXES), "o.npz: "),
-    ("npz", npz(), "no .npz file with plain arrays image and boxes"),
-    ("npz", npz(boxes=BOXES[:3]), "shapes {'image': (5,), 'boxes': (3, 4)}, expected"),
-    ("npz", npz(boxes=BOXES.astype(str)), "boxes holds <U32, expected numbers"),
-    ("npz", npz(np.full(5, 1.5), boxes=BOXES), "o.npz: image holds float64, expected names or whole numbers"),
-    ("mat", mat(image=[1.0, 2.0], boxes=cell(BOXES)),
-     "2 image, 1 cells of boxes; expected (k, 4)"),
-    ("mat", mat(image=[1.0, 2.0], boxes=cell(BOXES, "abc")), "o.mat: no MATLAB file with image and boxes"),
-    ("mat", lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(600)),
-     "of version 7 or older; save it with '-v7' ("),
-]  # fmt: skip
+    (npz(np.array(IMAGE, object), boxes=BOXES), "o.npz: "),
+    (npz(), "no .npz file with plain arrays image and boxes"),
+    (npz(boxes=BOXES[:3]), "shapes {'image': (5,), 'boxes': (3, 4)}, expected"),
+    (npz(boxes=BOXES.astype(str)), "boxes holds <U32, expected numbers"),
+    (npz(np.full(5, 1.5), boxes=BOXES), "o.npz: image holds float64, expected names or whole numbers"),
+]
 
 
-@pytest.mark.parametrize(("ending", "make", "message"), DAMAGED, ids=[case[2] for case in DAMAGED])
-def test_what_is_no_file_of_boxes(tmp_path: Path, of: Picture, ending: str, make: Callable, message: str):
-    path = tmp_path / f"o.{ending}"
+@pytest.mark.parametrize(("make", "message"), DAMAGED, ids=[case[1] for case in DAMAGED])
+def test_what_is_no_file_of_boxes(tmp_path: Path, of: Picture, make: Callable, message: str):
+    path = tmp_path / "o.npz"
     make(path)
     refused("file", of, message, path=str(path))
 
 
-@ENDINGS
-def test_a_small_file_that_unpacks_to_more_than_memory(tmp_path: Path, of: Picture, ending: str):
+def test_a_small_file_that_unpacks_to_more_than_memory(tmp_path: Path, of: Picture):
     count = 40_000
-    path = write(tmp_path / f"e.{ending}", ["1"] * count, np.zeros((count, 4)), np.zeros(count))
+    path = write(tmp_path / "e.npz", ["1"] * count, np.zeros((count, 4)), np.zeros(count))
     with memory.limit(1, "datasets.tiny.memory"):
         refused("file", of, "MiB of datasets.tiny.memory", path=str(path))

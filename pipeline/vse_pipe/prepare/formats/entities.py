@@ -8,7 +8,6 @@ their Python interface."""
 
 import re
 import xml.etree.ElementTree as ET
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,13 +21,10 @@ from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.captions import caption
 from vse_pipe.prepare.formats.options import EntitiesOptions as Params
 
-# Bytes of the row of a phrase, beside its words.
-_PHRASE_BYTES = 600
 # Bytes that a byte of XML takes at most as elements and in expat; measured with deeply nested
 # elements.
 _BYTES_OF_XML = 100
-_NUMBER = re.compile(r"\s*(-?[0-9]{1,9})\s*")
-_ID = re.compile(r"\s*([0-9]{1,18})\s*")
+_NUMBER = re.compile(r"\s*-?[0-9]{1,18}\s*")
 # x1, y1, x2, y2
 Box = tuple[int, ...]
 _PHRASE = re.compile(r"\[/EN#([0-9]{1,18})((?:/[^\s/\[\]]+)+)\s([^\[\]]*)\]")
@@ -43,14 +39,6 @@ class Annotation:
     size: tuple[int, int]
     boxes: dict[int, Box] = field(default_factory=dict)
     clipped: int = 0
-
-    def objection(self, phrase: "Phrase") -> str:
-        """Why a phrase has no box, or "". All phrases that name nothing visible have chain 0."""
-        if phrase.chain == 0 or "notvisual" in phrase.kind.split("/"):
-            return "that name nothing visible"
-        if not phrase.text:
-            return "without words"
-        return "" if phrase.chain in self.boxes else "whose chain has no box"
 
 
 class Phrase(NamedTuple):
@@ -67,39 +55,38 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     pictures are read.
 
     image_id is the id of the picture as a number; caption_id and phrase_id are running numbers.
-    Lines without a caption are skipped, as by the authors' interface. A phrase whose chain has no
-    box gets no row, and boxes are cut at the edges of the picture; both are counted in the log.
-    Boxes are those of the upright picture. Raises InputError and MissingResource as ``parse`` and
-    ``read_annotation``, and for a picture that is listed twice, lacks files or differs in size from
-    its annotations, and without any phrase with a box."""
+    Lines without a caption are skipped, as by the authors' interface. A phrase gets no row when its
+    chain has no box (or is 0, nothing visible) or when it has no words, and boxes are cut at the
+    edges of the picture; both are counted in the log. Boxes are those of the upright picture.
+    Raises InputError and MissingResource as ``parse`` and ``read_annotation``, and for a picture
+    that is listed twice or differs in size from its annotations, and without any phrase with a
+    box."""
     listed = list(_listed(sources.existing(source)))
     assembly, rows, sizes = Assembly(source / params.images), list[tuple](), list[tuple[int, int]]()
-    left_out, clipped, caption_id = Counter[str](), 0, 0
+    left_out = clipped = caption_id = 0
     for where, name, split in track(iter(listed), len(listed), "reading annotations"):
-        texts, boxes = (_file(source, part, name, where) for part in ("Sentences/{}.txt", "Annotations/{}.xml"))
-        annotation, image_id = read_annotation(boxes), int(name)
+        annotation, image_id = read_annotation(source / f"Annotations/{name}.xml"), int(name)
         clipped += annotation.clipped
         sizes.append(annotation.size)
         image = assembly.image(f"{name}.jpg", split, where, image_id)
+        texts = source / f"Sentences/{name}.txt"
         for number, line in enumerate(sources.read_lines(texts), 1):
             if not line.strip():
                 continue
             place = f"{texts} line {number}"
             text, phrases = parse(line, place)
             assembly.caption(image, caption(text, place))
-            for phrase in phrases:
-                memory.reserve(place, _PHRASE_BYTES)
-                if reason := annotation.objection(phrase):
-                    left_out[reason] += 1
+            for start, words, chain, kind in phrases:
+                if not words or chain not in annotation.boxes or "notvisual" in kind.split("/"):
+                    left_out += 1
                     continue
-                words = phrase.chain, phrase.start, phrase.text, phrase.kind
-                rows.append((len(rows), caption_id, image_id, *words, *annotation.boxes[phrase.chain], split))
+                about = caption_id, image_id, chain, start, words, kind
+                rows.append((len(rows), *about, *annotation.boxes[chain], split))
             caption_id += 1
     data = assembly.source()
     _require_sizes(data, sizes)
-    notes = [f"{count} {reason}" for reason, count in sorted(left_out.items())]
     cut = f"; {clipped} boxes reached over an edge of their picture and were cut there" if clipped else ""
-    say(f"{source}: {len(rows)} phrases have a box; left out: {', '.join(notes) or 'none'}{cut}")
+    say(f"{source}: {len(rows)} phrases have a box; left out: {left_out}{cut}")
     return replace(data, phrases=sources.phrase_table(rows, str(source)))
 
 
@@ -109,8 +96,8 @@ def _require_sizes(data: sources.Source, sizes: list[tuple[int, int]]) -> None:
     for file, width, height, size in zip(*columns, sizes, strict=True):
         if width and (width, height) != size:
             raise InputError(
-                f"{data.root}/{file}: {width} x {height} pixels upright, but its annotations are of {size[0]} x {size[1]}; "
-                "use the pictures that the boxes were drawn on, turned as their EXIF says"
+                f"{data.root}/{file}: {width} x {height} pixels upright, but its annotations are of "
+                f"{size[0]} x {size[1]}; use the pictures that the boxes were drawn on"
             )
 
 
@@ -121,70 +108,55 @@ def _listed(source: Path) -> Iterator[tuple[str, str, str]]:
         path = source / f"{split}.txt"
         for number, line in enumerate(sources.read_lines(path), 1):
             where, name = f"{path} line {number}", line.strip().removesuffix(".jpg")
-            if name and not _ID.fullmatch(name):
+            if name and not name.isdecimal():
                 raise InputError(f"{where}: {name[:40]!r} is no picture's id; expected a number")
             if name:
                 sources.refuse_repeated(places, str(int(name)), "picture", where)
                 yield where, name, split
 
 
-def _file(source: Path, part: str, name: str, where: str) -> Path:
-    path = source / part.format(name)
-    if not path.is_file():
-        raise MissingResource(f"{where}: picture {name} has no {path}; put it there or remove the line")
-    return path
-
-
 def read_annotation(path: Path) -> Annotation:
-    """The annotation of a picture. Raises InputError for a file that is no XML or needs too much
-    memory, for a missing or malformed number, and for a box that ends before it begins or lies
-    outside the picture."""
+    """The annotation of a picture. Raises MissingResource without the file; InputError for a file
+    that is no XML or needs too much memory, for a missing or malformed number, and for a box that
+    ends before it begins or lies outside the picture."""
+    if not path.is_file():
+        raise MissingResource(f"{path}: no such file")
     memory.require(str(path), path.stat().st_size * _BYTES_OF_XML)
     try:
         root = ET.fromstring(path.read_bytes())  # noqa: S314 (expat opens no other file and limits entities)
-        size = root.find("size")
-        if size is None:
-            raise InputError("has no size")
-        annotation = Annotation((_number(size, "width"), _number(size, "height")))
+        annotation = Annotation((_number(root, "size/width"), _number(root, "size/height")))
         for element in root.iterfind("object"):
             _add(annotation, element)
-    # ValueError and LookupError: encodings that expat or Python does not support.
+    # ValueError and LookupError: numbers, and encodings that expat or Python does not support.
     except (ET.ParseError, ValueError, LookupError) as error:
-        raise InputError(f"{path}: no XML that can be read ({error}); copy it again") from error
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(f"{path}: no annotation of a picture ({error})") from error
     return annotation
 
 
 def _add(annotation: Annotation, element: ET.Element) -> None:
-    chains = [_whole_number(_ID, name.text, "name") for name in element.iterfind("name")]
-    outline = element.find("bndbox")
-    if outline is None:
+    if element.find("bndbox") is None:
         return
-    edges = tuple(_number(outline, edge) - 1 for edge in ("xmin", "ymin", "xmax", "ymax"))
+    edges = tuple(_number(element, f"bndbox/{edge}") - 1 for edge in ("xmin", "ymin", "xmax", "ymax"))
     width, height = annotation.size
     box = max(edges[0], 0), max(edges[1], 0), min(edges[2], width - 1), min(edges[3], height - 1)
     if box[2] < box[0] or box[3] < box[1]:
         values = ", ".join(str(edge + 1) for edge in edges)
-        raise InputError(
-            f"the box {values} of chain {', '.join(map(str, chains))} ends before it begins, or lies outside of the "
-            f"picture of {width} x {height} pixels"
-        )
+        raise ValueError(f"the box {values} ends before it begins, or lies outside of {width} x {height} pixels")
     annotation.clipped += box != edges
-    for chain in chains:
+    for name in element.iterfind("name"):
+        chain = _whole(name.text, "name")
         previous = annotation.boxes.get(chain, box)
         annotation.boxes[chain] = (*map(min, previous[:2], box[:2]), *map(max, previous[2:], box[2:]))
 
 
-def _number(element: ET.Element, tag: str) -> int:
-    return _whole_number(_NUMBER, element.findtext(tag), tag)
+def _number(element: ET.Element, path: str) -> int:
+    return _whole(element.findtext(path), path)
 
 
-def _whole_number(form: re.Pattern[str], text: str | None, tag: str) -> int:
-    match = form.fullmatch(text or "")
-    if match is None:
-        raise InputError(f"{tag} {(text or '')[:40]!r} is not a whole number")
-    return int(match[1])
+def _whole(text: str | None, name: str) -> int:
+    if not _NUMBER.fullmatch(text or ""):
+        raise ValueError(f"{name} {(text or '')[:40]!r} is not a whole number")
+    return int(text or "")
 
 
 def parse(line: str, where: str) -> tuple[str, list[Phrase]]:

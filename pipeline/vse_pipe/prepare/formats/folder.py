@@ -1,6 +1,5 @@
 """A folder of pictures and its subfolders, without captions: for embedding and search."""
 
-import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -9,8 +8,7 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import images
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import console
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.errors import InputError
 from vse_pipe.core.text import repeats
 from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.formats.options import FolderOptions as Params
@@ -20,9 +18,6 @@ from vse_pipe.project import paths
 
 # The split that is searched by default.
 _SPLIT = "test"
-# A file that changes again within a tick of the file system's clock keeps its time.
-_TICK_NS = 2 * 10**9
-_WRITTEN_EVERY = 50_000
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
@@ -55,45 +50,20 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 
 def _readings(source: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
     """The readings of all files. Those of usable files that did not change since an earlier call
-    come from data/seen/, where they are written from time to time and at the end, also after an
-    interruption."""
-    folder, settled = paths.picture_cache(source), time.time_ns() - _TICK_NS
-    results = _recorded(folder, stamps)
-    unread = sorted(stamps.keys() - results.keys())
-
-    def write() -> None:
-        images.write_seen(
-            folder,
-            (
-                (file, *stamps[file], *size, digest)
-                for file, (size, digest, reason) in results.items()
-                if reason is None and stamps[file][1] < settled
-            ),
-        )
-
-    answers = readings(source, ((file, str(source / file)) for file in unread), len(unread))
-    try:
-        for number, (file, reading) in enumerate(zip(unread, answers, strict=True), 1):
-            results[file] = reading
-            if number % _WRITTEN_EVERY == 0:
-                write()
-    finally:
-        if unread:
-            write()
-    return results
-
-
-def _recorded(folder: Path, stamps: dict[str, Stamp]) -> dict[str, Read]:
-    """The readings of files with these stamps. A damaged file is reported and ignored."""
-    if not (folder / images.SEEN).is_file():
-        return {}
-    try:
-        rows = images.read_seen(folder)
-    except (InputError, IntegrityError) as error:
-        console.warn(f"{error}; all pictures are read again")
-        return {}
-    return {
+    come from data/seen/, where they are written at the end, also after an interruption."""
+    folder = paths.picture_cache(source)
+    rows = images.read_seen(folder) if (folder / images.SEEN).is_file() else ()
+    results: dict[str, Read] = {
         file: ((width, height), digest, None)
         for file, *stamp, width, height, digest in rows
         if stamps.get(file) == tuple(stamp)
     }
+    unread = sorted(stamps.keys() - results.keys())
+    answers = readings(source, ((file, str(source / file)) for file in unread), len(unread))
+    try:
+        for file, reading in zip(unread, answers, strict=True):
+            results[file] = reading
+    finally:
+        usable = ((file, size, digest) for file, (size, digest, reason) in results.items() if reason is None)
+        images.write_seen(folder, ((file, *stamps[file], *size, digest) for file, size, digest in usable))
+    return results

@@ -13,9 +13,9 @@ def read(source: Path, out: Path, params: Params, seed: int, device: str = "auto
     read in place for their size and by proposals that need them. device: of networks that propose
     boxes.
 
-    Raises MissingResource without the folder; InputError for a data set without phrases, a picture
-    without proposed boxes, too many phrases or proposals for the memory; IntegrityError for a
-    changed picture; else what the proposals raise."""
+    Raises MissingResource without the folder; InputError for a data set without phrases or a
+    picture without proposed boxes; IntegrityError for a changed picture; else what the proposals
+    raise."""
     method = PROPOSALS.load(params.proposals)
     options = PROPOSALS.options(params.proposals).model_validate(params.options)
     proposer = method.proposer(options, params.count, seed, device)

@@ -1,21 +1,17 @@
-"""Boxes from a file, for example those of EdgeBoxes: ``.npz`` or ``.mat`` with arrays."""
+"""Boxes from a ``.npz`` file, for example those of EdgeBoxes."""
 
-import math
-import warnings
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from vse_pipe.core import arrays, memory
-from vse_pipe.core.errors import InputError, MissingResource, damaged
+from vse_pipe.core import arrays
+from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.core.weights import check
 from vse_pipe.prepare.proposals.options import FileOptions as Params
 from vse_pipe.prepare.regions import Picture, Proposed, Proposer
 
 _NEEDED, _SCORES = ("image", "boxes"), "scores"
-# Bytes of a number of a MATLAB file while it is read.
-_NUMBER_BYTES = 16
 
 
 def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
@@ -80,7 +76,7 @@ def read_boxes(path: Path, expected: str | None) -> tuple[np.ndarray, np.ndarray
         raise MissingResource(f"{path}: no such file of boxes")
     if expected is not None:
         check(path, expected)
-    columns = _mat(path) if path.suffix == ".mat" else arrays.read_npz(path, InputError, _NEEDED, [_SCORES])
+    columns = arrays.read_npz(path, InputError, _NEEDED, [_SCORES])
     image, shapes = columns["image"], {name: array.shape for name, array in columns.items()}
     expected_shapes = {"image": image.shape, "boxes": (*image.shape, 4), _SCORES: image.shape}
     if image.ndim != 1 or not len(image) or any(shape != expected_shapes[name] for name, shape in shapes.items()):
@@ -100,29 +96,3 @@ def _numbers(path: Path, name: str, values: np.ndarray) -> np.ndarray:
     wrong = np.flatnonzero(~np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1))
     _refuse(wrong, path, numbers, f"are {name} that are not all finite")
     return numbers
-
-
-def _mat(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a MATLAB file, columns (n, 1). ``boxes`` may be a cell an image."""
-    from scipy.io import loadmat, whosmat
-
-    memory.require(str(path), path.stat().st_size)
-    kind = "no MATLAB file with image and boxes of version 7 or older; save it with '-v7'"
-    with damaged(path, kind, InputError), warnings.catch_warnings():
-        warnings.simplefilter("error")  # scipy only warns of a variable that it cannot read
-        variables = [variable for variable in whosmat(path) if variable[0] in (*_NEEDED, _SCORES)]
-        memory.require(str(path), sum(math.prod(shape) for _, shape, _ in variables) * _NUMBER_BYTES)
-        columns = loadmat(path, variable_names=[name for name, _, _ in variables])
-        flat = {name: np.reshape(columns[name], -1) for name, _, _ in variables if name != "boxes"}
-        boxes = columns["boxes"]
-        return flat | (_joined(flat["image"], boxes.ravel("F")) if boxes.dtype == object else {"boxes": boxes})
-
-
-def _joined(image: np.ndarray, boxes: np.ndarray) -> dict[str, np.ndarray]:
-    """Arrays (k, 4), or (k, 5) with the score last, as a row a box. Raises ValueError."""
-    filled = [np.asarray(array, np.float64) for array in boxes]
-    rows = np.concatenate([array for array in filled if array.size])
-    if len(image) != len(boxes) or rows.ndim != 2 or rows.shape[1] not in (4, 5):
-        raise ValueError(f"{len(image)} image, {len(boxes)} cells of boxes; expected (k, 4) or (k, 5) an image")
-    columns = {"image": np.repeat(image, [array.size // rows.shape[1] for array in filled]), "boxes": rows[:, :4]}
-    return columns | ({_SCORES: rows[:, 4]} if rows.shape[1] > 4 else {})

@@ -13,7 +13,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class FileOptions(Strict):
-    path: Annotated[str, Field(pattern=r"\.(npz|mat)$")]
+    path: Annotated[str, Field(pattern=r"\.npz$")]
     """arrays ``image`` (n), ``boxes`` (n, 4) and optionally ``scores`` (n); without scores the
     first boxes are the best"""
     sha256: Digest | None = None
