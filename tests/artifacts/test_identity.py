@@ -95,14 +95,10 @@ def test_an_image_belongs_to_its_split_alone(column):
     assert (was["test"] == now["test"], was["train"] == now["train"]) == (True, False)
 
 
-def test_neither_where_pictures_lie_counts_nor_how_rows_are_cut_into_chunks_or_captions_into_blocks():
-    def blocks(names: list[str]):
-        yield from (CAPTIONS.select(names).slice(start, 2) for start in (0, 2))
-
+def test_neither_where_pictures_lie_counts_nor_how_rows_are_cut_into_chunks():
     whole = by_split(IMAGES, CAPTIONS)
     assert by_split(changed(IMAGES, "file", 0, "elsewhere/1.jpg"), CAPTIONS) == whole
     assert by_split(*(pa.concat_tables([one.slice(0, 1), one.slice(1)]) for one in (IMAGES, CAPTIONS))) == whole
-    assert by_split(IMAGES, blocks) == whole
 
 
 def test_which_box_of_a_picture_it_is_counts():

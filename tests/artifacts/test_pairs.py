@@ -4,11 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.hostile import Hostile
-from vse_pipe.artifacts import captions, pairs, regions
+from vse_pipe.artifacts import pairs, regions
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import sha256
 from vse_pipe.project.registry import PROTOCOLS
@@ -78,26 +77,6 @@ def test_published_files_of_rcl_and_l2rm_show_the_same_pairs(tmp_path, rate):
     assert (shown[0] == shown[1]).all()
     assert (shown[0] != true).mean() == pytest.approx(float(rate), abs=1e-4)
     assert (shown[0].reshape(-1, 5) == shown[0][::5, None]).all()
-
-
-WHOLE = {"epoch": 1, "cost": {"edges": [0.0, 1.0, 2.0], "matched": [5, 1], "mismatched": [0, 4]}}
-
-
-def _written(folder, texts: list[str]) -> None:
-    """By another program, which looks at nothing."""
-    number = range(len(texts))
-    table = pa.table([number, number, texts, ["train"] * len(texts)], schema=captions.SCHEMA)
-    pq.write_table(table, folder / captions.NAME, row_group_size=2)
-
-
-@pytest.mark.parametrize("columns", [["text"], ["caption_id", "text"]])
-def test_an_empty_caption_is_found_in_whichever_block_it_is(tmp_path, columns):
-    _written(tmp_path, ["a", "b", "c", " "])
-    with pytest.raises(InputError, match=r"captions\.parquet.*: the caption is empty"):
-        list(captions.blocks(tmp_path, columns))
-    _written(tmp_path, ["a", "b", "c", "d"])
-    assert [text for block in captions.blocks(tmp_path, columns) for text in block["text"].to_pylist()] == [*"abcd"]
-    assert list(captions.CaptionColumn(tmp_path, "text")) == [*"abcd"]
 
 
 PHRASE = {

@@ -1,6 +1,5 @@
 """Text features on disk: what was written comes back, damage and misfits are refused, nothing is half-written."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,6 @@ from safetensors.numpy import load_file
 
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import sha256
 from vse_pipe.core.text import END, PAD, SPECIAL, START
 
 IDS = np.array([30, 10, 20])
@@ -85,30 +83,6 @@ def test_a_changed_or_missing_file(kind: str, name: str, request: pytest.Fixture
     (folder / name).unlink()
     with pytest.raises(InputError, match=f"{name} does not exist"):
         texts.read(folder)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (SPECIAL, "ids 1 to 5 for 4 words"),
-        ({"a": 1}, r"vocabulary\.json: "),
-    ],
-)
-def test_words_that_do_not_belong_to_the_ids_or_are_no_list(tokens: Path, words: object, message: str) -> None:
-    """And the digest that speaks for them: what a wrong writer would leave, not what a bad disk would."""
-    (tokens / "vocabulary.json").write_text(json.dumps(words))
-    meta = json.loads((tokens / "meta.json").read_text())
-    meta["sha256"]["vocabulary.json"] = sha256(tokens / "vocabulary.json")
-    (tokens / "meta.json").write_text(json.dumps(meta))
-    with pytest.raises(InputError, match=message):
-        texts.read(tokens)
-
-
-def test_an_index_that_reaches_too_far(tmp_path: Path) -> None:
-    out = tmp_path / "words"
-    texts.write(out, "tokens", IDS, [(BLOCK[0][:-1], *BLOCK[1:])], {}, WORDS)
-    with pytest.raises(InputError, match=r"captions reach beyond the 9 rows of tokens\.npy"):
-        texts.read(out)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -108,7 +108,7 @@ def test_tensors_and_tables_come_back(tmp_path):
     path = tmp_path / "a.csv"
     table = pd.DataFrame({"epoch": [1, 2], "loss": [0.5, None]})
     files.write_csv(path, table)
-    pd.testing.assert_frame_equal(tables.read_csv(path, ["loss"]), table)
+    pd.testing.assert_frame_equal(tables.read_csv(path), table)
 
 
 LEAVE = """
@@ -168,19 +168,6 @@ def test_a_document_that_is_no_object(tmp_path, content):
     (tmp_path / "a.json").write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(InputError, match=r"a\.json: (the JSON document is a .*, expected a dict|not a JSON)"):
         files.read_json(tmp_path / "a.json")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"epoch,loss\n1,2,3\n", "not the expected CSV file"),
-        (b"epoch,los\n1,2\n", "not the expected .*column 'loss' is missing"),
-    ],
-)
-def test_a_table_that_is_none(tmp_path, content, message):
-    (tmp_path / "a.csv").write_bytes(content)
-    with pytest.raises(InputError, match=rf"a\.csv: {message}"):
-        tables.read_csv(tmp_path / "a.csv", ["epoch", "loss"])
 
 
 def test_damage_is_a_place_that_no_file_has_and_not_what_the_system_cannot_do():

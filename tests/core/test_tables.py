@@ -86,7 +86,7 @@ def test_damage_and_columns_that_are_missing_or_of_another_type_are_named(tmp_pa
         _table.read(path, schema)
 
 
-def test_bytes_do_not_follow_from_how_rows_were_cut_and_blocks_are_those_of_the_whole(tmp_path, monkeypatch):
+def test_bytes_do_not_follow_from_how_rows_were_cut(tmp_path, monkeypatch):
     monkeypatch.setattr(_table, "ROWS", 7)
     base = _many(20, [f"a {k}" for k in range(20)])
     for place, size in enumerate((20, 7, 3)):
@@ -103,10 +103,6 @@ def test_bytes_do_not_follow_from_how_rows_were_cut_and_blocks_are_those_of_the_
     captions.write(tmp_path, _many(12, texts))
     column = captions.CaptionColumn(tmp_path, "text")
     assert [list(column), list(column)] == [texts, texts]
-    kept = np.arange(12) % 3 != 1
-    found = [block["text"].to_pylist() for block in captions.blocks(tmp_path, ["text"], kept)]
-    assert max(map(len, found)) <= 2
-    assert [text for block in found for text in block] == [text for text, own in zip(texts, kept, strict=True) if own]
     assert captions.read(tmp_path, columns=["split", "image_id"]).column_names == ["split", "image_id"]
     _table.write(tmp_path / "none", [], captions.SCHEMA, {})
     assert _table.read(tmp_path / "none", captions.SCHEMA).num_rows == 0

@@ -38,7 +38,7 @@ def project(tmp_path_factory):
 
 
 def _side(name: str, file: str = embeddings.IMAGES) -> embeddings.FragmentSide:
-    return embeddings.read_fragments(paths.embedded(name) / file)
+    return embeddings.read(paths.embedded(name) / file)
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)

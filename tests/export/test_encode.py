@@ -160,7 +160,7 @@ def test_a_model_of_fragments_has_the_words_of_embed(tmp_path, monkeypatch):
     params = write_fragment_project(tmp_path, mine=run_of("scan_t2i", train={"epochs": 1}))
     train(params, "mine", "cpu")
     embed(params, "mine", "cpu")
-    stored = embeddings.read_fragments(paths.embedded("mine") / embeddings.CAPTIONS).split("test")
+    stored = embeddings.read(paths.embedded("mine") / embeddings.CAPTIONS).split("test")
     table = captions.read(paths.prepared("toy")).to_pylist()
     text_of = {row["caption_id"]: row["text"] for row in table}
     _table("said.csv", [["caption_id", "caption"], *([number, text_of[number]] for number in stored.ids.tolist())])

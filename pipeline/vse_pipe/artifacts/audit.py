@@ -16,7 +16,6 @@ from vse_pipe.core.tables import field, read_csv
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
 FILES = (PAIRS, METRICS, HISTOGRAM, COSTS)
-HISTOGRAM_COLUMNS = ("low", "high", "pairs", "matched", "mismatched", "expected_matched", "expected_mismatched")
 COSTS_COLUMNS = ("epoch", "by", "low", "high", "matched", "mismatched")
 SCHEMA = tables.schema(
     "audit 1",
@@ -88,10 +87,10 @@ def read_metrics(folder: Path) -> dict:
 
 
 def read_histogram(folder: Path) -> pd.DataFrame:
-    return read_csv(folder / HISTOGRAM, HISTOGRAM_COLUMNS)
+    return read_csv(folder / HISTOGRAM)
 
 
 def read_costs(folder: Path) -> pd.DataFrame | None:
     """None where the run's scheme moves nothing."""
     path = folder / COSTS
-    return read_csv(path, COSTS_COLUMNS) if path.exists() else None
+    return read_csv(path) if path.exists() else None

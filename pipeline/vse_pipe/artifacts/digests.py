@@ -6,7 +6,7 @@ weights, options, code and versions.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,6 @@ _DIGITS = 16  # of a digest: 64 bits are enough against accidents, and short eno
 _COLUMNS = (("image_id", "sha256"), ("caption_id", "image_id", "text"), ("box",))
 # The part of an address that names a box (``vse_pipe.pictures.address``).
 BOX = "(?P<box>#xywh=[0-9,]+)$"
-# Takes names of columns and gives their consecutive rows, at every call.
-Blocks = Callable[[list[str]], Iterator[pa.Table]]
 
 
 # Files of data/prepare/<dataset>/; only some data sets have the last three.
@@ -38,36 +36,31 @@ def prepared_parts(folder: Path, image_rows: pa.Table, caption_rows: pa.Table) -
     return of_files | by_split(image_rows, caption_rows)
 
 
-def by_split(images: pa.Table, captions: pa.Table | Blocks) -> dict[str, str]:
+def by_split(images: pa.Table, captions: pa.Table) -> dict[str, str]:
     """{split: hex digest} of the splits with images: ids, bytes and boxes of the images, ids and
     texts of the captions, in their order. images, captions: the tables of ``vse-pipe prepare``, or
     some of their rows."""
     digests = {split: hashlib.sha256() for split in SPLITS if pc.any(pc.equal(images["split"], split)).as_py()}
-    boxes = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
-    tables = (images, captions, pa.table({"split": images["split"], "box": boxes}))
+    tables = (images, captions, pa.table({"split": images["split"], "box": _boxes(images)}))
     for table, names in zip(tables, _COLUMNS, strict=True):
-        for name in names:
-            _add(digests, table, name)
+        for split, digest in digests.items():
+            rows = table.filter(pc.equal(table["split"], split))
+            for name in names:
+                _add(digest, rows[name].drop_null())
     return {split: digest.hexdigest()[:_DIGITS] for split, digest in digests.items()}
 
 
-def _add(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> None:
-    """Adds the rows of a column: numbers, or lengths in bytes and then the bytes."""
-    texts = False
-    for split, part in _parts(digests, table, name):
-        texts = pa.types.is_string(part.type)
-        digests[split].update((pc.binary_length(part) if texts else part).to_numpy())
-    for split, part in _parts(digests, table, name) if texts else ():
-        for chunk in part.chunks:
-            digests[split].update(pc.binary_join(pa.ListArray.from_arrays([0, len(chunk)], chunk), "")[0].as_buffer())
+def _boxes(images: pa.Table) -> pa.ChunkedArray:
+    """The box in each address of a picture, null for a whole one."""
+    return pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
 
 
-def _parts(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """(split, its rows) of consecutive blocks."""
-    columns = [name, "split"]
-    for block in [table.select(columns)] if isinstance(table, pa.Table) else table(columns):
-        for split in digests:
-            yield split, block[name].filter(pc.equal(block["split"], split)).drop_null()
+def _add(digest: Any, column: pa.ChunkedArray) -> None:
+    """Adds numbers, or lengths in bytes and then the bytes."""
+    is_text = pa.types.is_string(column.type)
+    digest.update((pc.binary_length(column) if is_text else column).to_numpy())
+    for chunk in column.chunks if is_text else ():
+        digest.update(pc.binary_join(pa.ListArray.from_arrays([0, len(chunk)], chunk), "")[0].as_buffer())
 
 
 NAME = "contents.parquet"
@@ -85,9 +78,8 @@ SCHEMA = tables.schema(
 
 def picture_contents(images: pa.Table) -> pa.Array:
     """A string for each row of images.parquet, equal for equal pixels, or null."""
-    box = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
     has_digest = pc.invert(pc.is_in(images["sha256"], pa.array(["", UNREAD])))
-    contents = pc.binary_join_element_wise(images["sha256"], pc.fill_null(box, ""), "")
+    contents = pc.binary_join_element_wise(images["sha256"], pc.fill_null(_boxes(images), ""), "")
     return pc.if_else(has_digest, contents, pa.scalar(None, pa.string())).combine_chunks()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,20 +40,9 @@ _SCORED = [f"{place}{name}" for place in ("", f"{PEER}/") for name in (IMAGES, C
 _VECTOR, _COLUMN = "embedding", "fragments"
 
 
-def footer_value(about: Mapping[str, str], key: str, split: str, where: Path) -> object:
-    """The value for a split under ``key`` of the footer ``about``. where: the file. Raises
-    InputError where it is no JSON."""
-    text = about.get(key, "{}")
-    try:
-        return json.loads(text).get(split)
-    except (ValueError, AttributeError) as error:
-        raise InputError(f"{where}: {key} in the footer is {text!r}; embed the run again") from error
-
-
-def left_out(about: Mapping[str, str], split: str, where: Path) -> dict[str, int]:
-    """Numbers of a split's unreadable images and their captions; empty for none."""
-    counts = footer_value(about, LEFT_OUT, split, where)
-    return {key: int(count) for key, count in counts.items()} if isinstance(counts, dict) else {}
+def footer_value(about: Mapping[str, str], key: str, split: str) -> Any:
+    """The value for a split under ``key`` of the footer ``about``; None without one."""
+    return json.loads(about.get(key, "{}")).get(split)
 
 
 def schema(side: str, dim: int) -> pa.Schema:
@@ -132,33 +122,27 @@ def _table(path: Path, full: pa.Schema, part: Side) -> pa.Table:
     return pa.table([columns[name] for name in names], pa.schema(fields, full.metadata))
 
 
-def read(path: Path) -> Side:
-    """Raises InputError on missing columns, repeated ids, ragged or non-finite vectors."""
-    table = tables.read(path, schema(path.stem, 1))
-    return Side(*_keys(path, table), _vectors(path, table), tables.footer(table))
+def read(path: Path) -> "Side | FragmentSide":
+    """The vectors, or fragments that stay in the file. Raises InputError on missing columns."""
+    require(path)
+    with tables.open_parquet(path) as file:
+        has_fragments = _COLUMN in file.schema.names
+    full = schema(path.stem, 1)
+    if has_fragments:
+        keys = full.remove(len(full) - 1)
+        table = tables.read(path, keys, keys.names)
+        return FragmentSide(path, *_keys(path, table), tables.footer(table))
+    table = tables.read(path, full)
+    column = table[_VECTOR].combine_chunks()
+    # ``to_numpy`` imports pandas, which takes half a second.
+    vectors = np.from_dlpack(column.flatten()).reshape(len(table), column.type.list_size)
+    return Side(*_keys(path, table), vectors, tables.footer(table))
 
 
 def _keys(path: Path, table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ids, ids of images and splits. Raises InputError on repeated ids."""
+    """Ids, ids of images and splits."""
     key = "image_id" if path.stem == "images" else "caption_id"
-    tables.problems_or_pass(path, tables.repeated(table, key))
     return table[key].to_numpy(), table["image_id"].to_numpy(), table["split"].to_numpy(zero_copy_only=False)
-
-
-def _kind(path: Path, kind: pa.DataType) -> pa.FixedSizeListType:
-    if not pa.types.is_fixed_size_list(kind) or kind.value_type != pa.float32():
-        raise InputError(f"{path}: column '{_VECTOR}' is {kind}, expected fixed_size_list<float32>")
-    return kind
-
-
-def _vectors(path: Path, table: pa.Table) -> np.ndarray:
-    """(rows, D) float32. Raises InputError for vectors that are ragged or not finite."""
-    column = table[_VECTOR].combine_chunks()
-    flat = column.flatten()
-    # ``to_numpy`` imports pandas, which takes half a second.
-    if flat.null_count or not np.isfinite(vectors := np.from_dlpack(flat)).all():
-        raise InputError(f"{path}: embeddings hold NaN or infinite values")
-    return vectors.reshape(len(table), _kind(path, column.type).list_size)
 
 
 def digest(folder: Path) -> str:
@@ -188,10 +172,6 @@ class FragmentSide:
         flat = lists.flatten()
         # A copy: what Arrow holds cannot be written to, which torch does not accept.
         vectors = np.array(flat.flatten()).reshape(len(flat), flat.type.list_size)
-        if len(lengths) != mask.sum() or (len(lengths) and lengths.min() < 1):
-            raise InputError(f"{self.path}: the row groups of split '{name}' do not hold its {mask.sum()} rows")
-        if not np.isfinite(vectors).all():
-            raise InputError(f"{self.path}: fragments hold NaN or infinite values")
         rows = self.ids[mask], self.image_ids[mask], self.splits[mask]
         return Side(*rows, vectors, self.about, lengths.astype(np.int64))
 
@@ -209,21 +189,3 @@ class FragmentSide:
                     vectors[row] = np.array(lists.flatten()).reshape(len(lists), -1)
                 first += len(block)
         return [vectors[row] for row in rows.tolist()]
-
-
-def is_fragments(path: Path) -> bool:
-    """Whether the file holds fragments. Raises InputError without it, else IntegrityError."""
-    require(path)
-    with tables.open_parquet(path) as file:
-        return _COLUMN in file.schema.names
-
-
-def read_fragments(path: Path) -> FragmentSide:
-    """The file without its vectors. Raises InputError on missing columns or repeated ids."""
-    with tables.open_parquet(path) as file:
-        kind = file.schema.field(_COLUMN).type if _COLUMN in file.schema.names else pa.null()
-    if not pa.types.is_list(kind) or not pa.types.is_fixed_size_list(kind.value_type):
-        raise InputError(f"{path}: column '{_COLUMN}' is {kind}, expected lists of vectors of one length")
-    keys = fragment_schema(path.stem, 1).remove(len(schema(path.stem, 1)) - 1)
-    table = tables.read(path, keys, keys.names)
-    return FragmentSide(path, *_keys(path, table), tables.footer(table))

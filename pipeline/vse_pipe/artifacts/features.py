@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from vse_pipe.artifacts.images import places
 from vse_pipe.core import arrays, tables
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import read_json, require, sha256, whole_file, write_json
+from vse_pipe.core.files import read_json, require, require_digests, sha256, whole_file, write_json
 
 ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
 # Values of the column status.
@@ -67,8 +67,7 @@ class Features:
     @cached_property
     def boxes(self) -> np.ndarray | None:
         """(rows, R, 4) float32, in the rows of ``array``: x1, y1, x2, y2 in pixels of the upright
-        image, NaN in rows without boxes. None for features without boxes. Raises InputError when
-        they do not fit the array."""
+        image, NaN in rows without boxes. None for features without boxes."""
         values = self._region_column("boxes")
         return None if values is None else values.reshape(len(values), -1, 4)
 
@@ -80,14 +79,13 @@ class Features:
     def _region_column(self, name: str) -> np.ndarray | None:
         if self.folder is None or self.array.ndim != 3:
             return None
-        path = self.folder / INDEX
-        index = tables.read(path, _PLACES, columns=[*_PLACES.names, name])
+        index = tables.read(self.folder / INDEX, _PLACES, columns=[*_PLACES.names, name])
         if name not in index.column_names:
             return None
         index = index.filter(pc.and_(pc.equal(index["status"], OK), pc.is_valid(index[name])))
         if not index.num_rows:
             return None
-        values = _checked(index[name], name, self.array.shape[1] * _WIDTHS[name], path)
+        values = np.stack(index[name].to_numpy())
         filled = np.full((len(self.array), values.shape[1]), np.nan, dtype=np.float32)
         filled[index["row"].to_numpy()] = values
         return filled
@@ -158,14 +156,10 @@ def _write_header(file: BinaryIO, shape: tuple[int, ...], kind: np.dtype) -> Non
 
 def read(folder: Path, verify: bool = True) -> Features:
     """Open without loading. ``verify`` compares digests with meta.json (IntegrityError)."""
-    meta = read_json(require(folder / META))
-    path = require(folder / ARRAY)
-    if not isinstance(meta.get("sha256"), str):
-        raise IntegrityError(f"{folder / META}: holds no digest of {ARRAY}; extract it again")
-    array = open_array(path)
-    for file, key in ((path, "sha256"), (require(folder / INDEX), "index_sha256")):
-        if verify and sha256(file) != meta.get(key):
-            raise IntegrityError(f"{file}: content does not match the digest in {META}; extract it again")
+    meta = read_json(folder / META)
+    array = open_array(require(folder / ARRAY))
+    if verify:
+        require_digests(folder, META, {ARRAY: meta.get("sha256"), INDEX: meta.get("index_sha256")}, (ARRAY, INDEX))
     index = tables.read(folder / INDEX, _COLUMNS, columns=_COLUMNS.names)
     failed = index.filter(pc.not_equal(index["status"], OK))["image_id"].to_numpy()
     index = index.filter(pc.equal(index["status"], OK))

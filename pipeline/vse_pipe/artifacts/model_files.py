@@ -27,11 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safetensors import SafetensorError
-
 from vse_pipe.artifacts.identity import digest_of, made_anew
-from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import read_json, require, save_tensors, sha256, write_csv, write_json
+from vse_pipe.core.errors import IntegrityError, damaged
+from vse_pipe.core.files import read_json, require, require_digests, save_tensors, sha256, write_csv, write_json
 from vse_pipe.core.places import run_of_folder
 
 if TYPE_CHECKING:
@@ -54,10 +52,10 @@ def write_history(folder: Path, rows: list[dict]) -> None:
 
 
 def read_history(folder: Path) -> "pd.DataFrame":
-    """Raises InputError when it is missing or unfit."""
+    """Raises InputError when it is missing or no CSV file."""
     from vse_pipe.core.tables import read_csv
 
-    return read_csv(folder / HISTORY, HISTORY_COLUMNS)
+    return read_csv(folder / HISTORY)
 
 
 MODEL, VOCABULARY, CONFIG, PEER = "model.safetensors", "vocabulary.json", "config.json", "peer"
@@ -122,19 +120,11 @@ def read(folder: Path, run: str | None = None) -> ModelFiles:
     require(folder / MODEL)
     config = read_config(folder)
     digests, expected = config["sha256"], run or run_of_folder(folder)
-    # Models from before their config.json named the run are taken at their word.
     if config.get("run", expected) != expected:
         raise IntegrityError(
             f"{folder}: the model of run '{config['run']}', expected '{expected}'; {made_anew(folder)}"
         )
-    for name in (MODEL, VOCABULARY):
-        if sha256(require(folder / name)) != digests.get(name):
-            raise IntegrityError(f"{folder / name}: content does not match the digest in {CONFIG}; train the run again")
-    try:
-        weights = load_file(folder / MODEL)
-    except SafetensorError as error:
-        raise IntegrityError(f"{folder / MODEL}: damaged ({error}); train the run again") from error
-    words = read_json(folder / VOCABULARY).get("words")
-    if not isinstance(words, list):
-        raise InputError(f"{folder / VOCABULARY}: holds no words; train the run again")
-    return ModelFiles(weights, words, config, digests[MODEL])
+    require_digests(folder, CONFIG, digests, (MODEL, VOCABULARY))
+    with damaged(folder / MODEL, "no whole model"):
+        words = read_json(folder / VOCABULARY)["words"]
+        return ModelFiles(load_file(folder / MODEL), words, config, digests[MODEL])

@@ -102,7 +102,7 @@ def read(folder: Path) -> TextIds | None:
     if digest and not (path.is_file() and sha256(path) == digest):
         problem = "is not that which" if path.is_file() else "does not exist, though the ids are text and"
         raise IntegrityError(f"{path} {problem} {images_path} was written with; make both again, or `dvc checkout`")
-    return TextIds(tables.read(path, SCHEMA, problems=problems)) if path.is_file() else None
+    return TextIds(tables.read(path, SCHEMA)) if path.is_file() else None
 
 
 def problems(table: pa.Table) -> list[str]:

@@ -13,12 +13,12 @@ import re
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from vse_pipe.core.errors import InputError, PipelineError, UsageError
+from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError
 from vse_pipe.core.places import command_of
 
 if TYPE_CHECKING:
@@ -101,6 +101,14 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def require_digests(folder: Path, document: str, digests: object, names: Iterable[str]) -> None:
+    """Raises IntegrityError unless files in ``folder`` have the digests {name: hex} of
+    ``document``, InputError for one that is missing."""
+    for name in names:
+        if not isinstance(digests, dict) or sha256(require(folder / name)) != digests.get(name):
+            raise IntegrityError(f"{folder / name}: content does not match the digest in {document}; make it again")
+
+
 def may_replace(path: Path, mark: bytes) -> bool:
     """Whether ``path`` is free, or a file with ``mark`` in its first 1000 bytes."""
     if not path.is_file():
@@ -148,18 +156,14 @@ def save_tensors(path: Path, tensors: dict, metadata: dict[str, str] | None = No
     """Write a safetensors file of torch tensors or of numpy arrays, contiguous, whole or not at
     all.
 
-    metadata: one key; the order of several keys would change from file to file. Raises
-    PipelineError, also for a full disk: safetensors has one error for all reasons.
+    metadata: one key; the order of several keys would change from file to file.
     """
     import numpy as np
-    from safetensors import SafetensorError, numpy, torch
+    from safetensors import numpy, torch
 
     library = numpy if all(isinstance(tensor, np.ndarray) for tensor in tensors.values()) else torch
     with whole_file(path) as temporary:
-        try:
-            library.save_file(tensors, temporary, metadata=metadata)
-        except SafetensorError as error:
-            raise PipelineError(f"{path}: {error}") from error
+        library.save_file(tensors, temporary, metadata=metadata)
 
 
 def read_json(path: Path, kind: type = dict) -> Any:

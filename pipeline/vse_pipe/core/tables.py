@@ -9,8 +9,7 @@ error of pyarrow on a damaged file becomes one line with the file's name. Never 
 
 import contextlib
 import os
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -47,8 +46,8 @@ def schema(artefact: str, *columns: pa.Field) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Artefact:
-    """A kind of Parquet file. name: of the file; unique: column of ids; further, required_key: as
-    ``problems`` and ``required_key`` of ``read``."""
+    """A kind of Parquet file. name: of the file; unique: column of ids; further: as ``problems`` of
+    ``write``; required_key: as of ``read``."""
 
     name: str
     schema: pa.Schema
@@ -67,7 +66,7 @@ class Artefact:
 
     def read(self, folder: Path) -> pa.Table:
         """The checked table. Raises InputError for an unfit, IntegrityError for a damaged one."""
-        return read(folder / self.name, self.schema, None, self.problems, self.required_key)
+        return read(folder / self.name, self.schema, None, self.required_key)
 
 
 def write(
@@ -84,7 +83,8 @@ def write(
     Raises InputError with all of them.
     """
     if isinstance(rows, pa.Table):
-        problems_or_pass(path, problems(rows) if problems else [])
+        if problems and (lines := problems(rows)):
+            raise InputError(*(f"{path}: {line}" for line in lines))
         # How the rows were cut before would show in the bytes.
         rows = [rows.combine_chunks()]
     plain = schema.remove_metadata()
@@ -100,42 +100,15 @@ def write(
             writer.write_table(table.select(schema.names).cast(plain).cast(full), row_group_size=ROWS)
 
 
-def read(
-    path: Path,
-    schema: pa.Schema,
-    columns: list[str] | None = None,
-    problems: Problems | None = None,
-    required_key: str = "",
-) -> pa.Table:
-    """The table, with names, types and nulls checked. Raises InputError, and as ``open_parquet``.
+def read(path: Path, schema: pa.Schema, columns: list[str] | None = None, required_key: str = "") -> pa.Table:
+    """The table, with names, types and nulls checked; its writer has checked the content. Raises
+    InputError, and as ``open_parquet``.
 
     columns: the only columns to read, as far as the file has them; ``schema`` then holds for these.
-    problems: as for ``write``; required_key: a key that the footer must have.
+    required_key: a key that the footer must have.
     """
     with open_parquet(require(path)) as file:
         table = file.read(columns)
-    _require_columns(path, table, schema)
-    try:
-        metadata = footer(table)
-    except UnicodeDecodeError as error:  # checksums cover pages only
-        raise InputError(f"{path}: its footer is damaged ({error})") from error
-    if required_key and required_key not in metadata:
-        raise InputError(
-            f"{path}: its footer does not say '{required_key}', as if another program had written it; make it again"
-        )
-    problems_or_pass(path, problems(table) if problems else [])
-    return table
-
-
-def scan(path: Path, schema: pa.Schema, columns: list[str] | None = None) -> Iterator[pa.Table]:
-    """Consecutive rows, at most a row group at a time, each checked as by ``read``."""
-    with open_parquet(require(path)) as file:
-        for table in file.batches(columns, rows=None):
-            _require_columns(path, table, schema)
-            yield table
-
-
-def _require_columns(path: Path, table: pa.Table, schema: pa.Schema) -> None:
     for expected in schema:
         if expected.name not in table.schema.names:
             raise InputError(f"{path}: column '{expected.name}' ({expected.type}) is missing")
@@ -144,6 +117,13 @@ def _require_columns(path: Path, table: pa.Table, schema: pa.Schema) -> None:
             raise InputError(f"{path}: column '{expected.name}' is {column.type}, expected {expected.type}")
         if not expected.nullable and table[expected.name].null_count:
             raise InputError(f"{path}: column '{expected.name}' has {table[expected.name].null_count} nulls")
+    try:
+        metadata = footer(table)
+    except UnicodeDecodeError as error:  # checksums cover pages only
+        raise InputError(f"{path}: its footer is damaged ({error})") from error
+    if required_key and required_key not in metadata:
+        raise InputError(f"{path}: its footer does not say '{required_key}'; make it again")
+    return table
 
 
 def footer(table: pa.Table) -> dict[str, str]:
@@ -158,23 +138,12 @@ def repeated(table: pa.Table, key: str) -> list[str]:
     return [f"{key} {value} occurs more than once" for value in dict.fromkeys(values[rows].tolist())][:_SHOWN]
 
 
-def problems_or_pass(path: Path, problems: list[str]) -> None:
-    """Raises InputError with every problem, each on a line that begins with the file."""
-    if problems:
-        raise InputError(*(f"{path}: {problem}" for problem in problems))
-
-
-def read_csv(path: Path, columns: Sequence[str]) -> "DataFrame":
-    """The table that ``write_csv`` wrote. Raises InputError when it is missing, is no CSV file or
-    lacks one of ``columns``."""
+def read_csv(path: Path) -> "DataFrame":
+    """The table that ``write_csv`` wrote. Raises InputError when it is missing or no CSV file."""
     import pandas as pd
 
-    parsing = warnings.catch_warnings(action="error", category=pd.errors.ParserWarning)  # for lines that are too long
-    with damaged(path, "not the expected CSV file", InputError), parsing:
-        table = pd.read_csv(require(path), index_col=False)
-        if absent := [name for name in columns if name not in table]:
-            raise ValueError(f"column '{absent[0]}' is missing")
-    return table
+    with damaged(path, "not the expected CSV file", InputError):
+        return pd.read_csv(require(path))
 
 
 # Limits of a footer: bytes of a text, and entries of a list of columns or row groups.

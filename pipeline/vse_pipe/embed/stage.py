@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,14 +80,14 @@ class Material:
 def _write(params: Params, run: str, trained: Trained, material: Material, read: identity.Inputs) -> None:
     """Write data/embed/<run>/, whole or not at all. read: what it is made from."""
     prepared, source = paths.prepared(material.dataset), material.features
-    tables_read = images.read(prepared), captions.read(prepared, columns=("caption_id", "image_id", "split"))
+    tables_read = images.read(prepared), captions.read(prepared)
     masks = [source.readable(table["image_id"].to_numpy()) for table in tables_read]
     lost = [table.filter(pa.array(~mask)) for table, mask in zip(tables_read, masks, strict=True)]
     rows = [
         table if mask.all() else table.filter(pa.array(mask))  # a filter copies
         for table, mask in zip(tables_read, masks, strict=True)
     ]
-    data = digests.by_split(rows[0], partial(captions.blocks, prepared, mask=masks[1]))
+    data = digests.by_split(*rows)
     about = {embeddings.DATA: json.dumps(data, sort_keys=True), **material.about}
     if len(lost[0]):
         about[embeddings.LEFT_OUT] = _counts(*lost)

@@ -67,7 +67,7 @@ class Vectors:
         Raises InputError when a file is missing or malformed, or when the two do not belong
         together."""
         files = (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)
-        images, captions = map(_stored, files)
+        images, captions = map(embeddings.read, files)
         return cls(images, captions, (str(files[0]), str(files[1])), folder, files)._of_one_model()
 
     @classmethod
@@ -151,10 +151,10 @@ class Vectors:
             identity.require_current(self.origin, splits)
 
     def about(self, split: str) -> dict[str, Any]:
-        """``transfer``, ``embeddings.left_out`` and ``data``, the split's digest, if there."""
-        data = embeddings.footer_value(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
-        left_out = embeddings.left_out(self.images.about, split, self.folder / embeddings.IMAGES)
-        values = {"transfer": self.transfer(split), "data": data, "left_out": left_out}
+        """``transfer``, ``left_out`` and ``data``, the split's digest, if there."""
+        keys = (embeddings.DATA, embeddings.LEFT_OUT)
+        footer = {key: embeddings.footer_value(self.images.about, key, split) for key in keys}
+        values = {"transfer": self.transfer(split), **footer}
         return {name: value for name, value in values.items() if value}
 
     def split(self, name: str, device: torch.device, paired: bool = True) -> Split:
@@ -274,10 +274,6 @@ class Vectors:
         if (part.lengths.astype(str) != regions).any():
             raise InputError(f"{self.where[0]}: images have other than '{regions}' regions; embed the run again")
         return torch.from_numpy(part.vectors).to(device).unflatten(0, (-1, int(regions)))
-
-
-def _stored(path: Path) -> Side | FragmentSide:
-    return embeddings.read_fragments(path) if embeddings.is_fragments(path) else embeddings.read(path)
 
 
 def _words(part: Side, device: torch.device) -> Sides:

@@ -150,6 +150,6 @@ def test_runs_on_tokens_learn_and_a_packed_model_reads_sentences(tmp_path, monke
     if similarity == "cosine":
         np.testing.assert_allclose(vectors.numpy(), embeddings.read(path).vectors, atol=1e-6)
     else:
-        test = embeddings.read_fragments(path).split("test")
+        test = embeddings.read(path).split("test")
         places = np.flatnonzero(np.array(table["split"]) == "test")
         np.testing.assert_allclose(vectors.take(torch.from_numpy(places)).vectors, test.vectors, atol=1e-6)
