@@ -4,8 +4,6 @@ import http.client
 import os
 import re
 import socket
-from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -17,7 +15,6 @@ from vse_pipe.core.files import sha256
 CACHE = "VSE_PIPE_WEIGHTS"
 # Without a limit torch waits forever for a silent server.
 _TIMEOUT_S = 30.0
-_ONLY_LOOKS = ContextVar("only_looks", default=False)
 
 
 @runtime_checkable
@@ -80,40 +77,20 @@ def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
         return Weights(None, {"origin": "random", "seed": seed})
     if published is None:
         source, about, path = None, {"origin": "file"}, Path(params.weights).expanduser()
-        problem = f"{path.absolute()}: no such weights file; weights is imagenet, random or a path to a file"
     else:
         source = _pinned(published, params.sha256)
         about, path = {"origin": "published", "url": source.url}, cache() / source.file
-        problem = f"{path.absolute()} is not there; extract fetches {source.url} ({source.sha256})"
-    if _ONLY_LOOKS.get():
-        raise _Looked(path, problem)
-    if source and not path.exists():
-        _download(source, path)
+        if not path.exists():
+            _download(source, path)
     if not path.is_file():
-        raise MissingResource(problem)
+        raise MissingResource(
+            f"{path.absolute()}: no such weights file; weights is imagenet, random or a path to a file"
+        )
     digest = check(path, source.digest if source else params.sha256 or "")
     is_pinned = source is not None or params.sha256 is not None
     if not is_pinned:
         warn(f"{path} is not pinned; to pin it, add to its entry in params.yaml: sha256: {digest}")
     return Weights(path, {**about, "file": path.name, "sha256": digest, "pinned": is_pinned})
-
-
-class _Looked(Exception):
-    """The path of the weights, and what to say where it does not exist."""
-
-
-def look_for(build: Callable[[], object]) -> None:
-    """Call ``build`` up to where it would read its weights, without a download. Raises
-    MissingResource if their file is missing, and what ``build`` raises before."""
-    token = _ONLY_LOOKS.set(True)
-    try:
-        build()
-    except _Looked as looked:
-        path, problem = looked.args
-        if not path.is_file():
-            raise MissingResource(problem) from None
-    finally:
-        _ONLY_LOOKS.reset(token)
 
 
 def _download(source: WeightsFile, path: Path) -> None:

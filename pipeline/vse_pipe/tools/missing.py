@@ -1,18 +1,14 @@
 """What a stage needs and this machine does not have: packages, weights and other files. Nothing is
-fetched.
-
-torch is imported only where published weights of an image network are looked for.
+fetched. ``extract`` downloads published weights of image networks.
 """
 
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
-from vse_pipe.core import weights
-from vse_pipe.core.errors import PipelineError
 from vse_pipe.core.files import is_remote
 from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project.params.typed import Member, Params
-from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES
+from vse_pipe.project.registry import TEXT_FEATURES
 from vse_pipe.project.stages import Node
 
 
@@ -23,7 +19,8 @@ def missing(params: Params, node: Node) -> Iterator[str]:
         for member in (method, *method.params.further()):
             yield from _of_texts(member)
     elif node.group == "extract":
-        yield from _of_images(params.features[node.name].backbone, params.seed)
+        reads = params.features[node.name].backbone.params.reads()
+        yield from (f"{group.path} is not there" for group in reads if not group.path.exists())
     elif node.declaration.reads is not None:
         files = [group.path for group in node.declaration.reads(params, node.name)]
         absent = [path for path in files if not is_remote(path) and not path.exists()]
@@ -32,16 +29,6 @@ def missing(params: Params, node: Node) -> Iterator[str]:
         dataset = params.datasets[node.name]
         if dataset.source.startswith("s3://"):
             yield from _packages("s3fs")
-
-
-def _of_images(backbone: Member, seed: int) -> Iterator[str]:
-    if getattr(backbone.params, "weights", "random") != "random":
-        try:
-            weights.look_for(lambda: BACKBONES.load(backbone.name).build(backbone.params, seed))
-        except PipelineError as error:
-            yield str(error)
-    else:
-        yield from (f"{group.path} is not there" for group in backbone.params.reads() if not group.path.exists())
 
 
 def _of_texts(method: Member) -> Iterator[str]:
