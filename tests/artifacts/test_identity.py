@@ -12,18 +12,15 @@ from vse_pipe.artifacts import captions, identity, images, names
 from vse_pipe.artifacts.digests import by_split
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import sha256
 from vse_pipe.project import paths
 
 
 def prepared(folder: Path, texts=("a cat", "a dog", "a cow"), named=None) -> Path:
     columns = {"image_id": [5, 8, 11], "file": ["a", "b", "c"], "split": ["train", "val", "test"]}
     sizes = {"width": np.ones(3, np.int32), "height": np.ones(3, np.int32), "sha256": ["1", "2", "3"]}
-    beside = {}
     if named:
         names.write(folder, TextIds.from_columns(image_id=(np.array([5, 8, 11]), pa.array(named))))
-        beside = {names.NAME: sha256(folder / names.NAME)}
-    images.write(folder, pa.table({**columns, **sizes}), ".", beside)
+    images.write(folder, pa.table({**columns, **sizes}), ".")
     said = {"caption_id": [0, 1, 2], "image_id": [5, 8, 11], "text": list(texts), "split": columns["split"]}
     captions.write(folder, pa.table(said))
     sealed(folder)

@@ -12,10 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import images
 from vse_pipe.core import tables, text
-from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import require, sha256
+from vse_pipe.core.errors import InputError
 from vse_pipe.core.tables import field
 
 NAME = "names.parquet"
@@ -94,14 +92,8 @@ def write(folder: Path, names: TextIds) -> None:
 
 
 def read(folder: Path) -> TextIds | None:
-    """The names; None where ids are numbers. Raises IntegrityError where the digest in
-    images.parquet belongs to another or a missing file."""
-    path, images_path = folder / NAME, folder / images.NAME
-    with tables.open_parquet(require(images_path)) as file:
-        digest = (file.schema.metadata or {}).get(NAME.encode(), b"").decode()
-    if digest and not (path.is_file() and sha256(path) == digest):
-        problem = "is not that which" if path.is_file() else "does not exist, though the ids are text and"
-        raise IntegrityError(f"{path} {problem} {images_path} was written with; make both again, or `dvc checkout`")
+    """The names; None where ids are numbers."""
+    path = folder / NAME
     return TextIds(tables.read(path, SCHEMA)) if path.is_file() else None
 
 

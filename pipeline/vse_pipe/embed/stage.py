@@ -103,7 +103,6 @@ def _write(params: Params, run: str, trained: Trained, material: Material, read:
     with whole_folder(paths.embedded(run), paths.output_patterns(FILES)) as folder:
         if (text_ids := names.read(prepared)) is not None:
             names.write(folder, text_ids)
-            about[names.NAME] = sha256(folder / names.NAME)
         for place, network in zip((folder, folder / embeddings.PEER), trained.networks, strict=False):
             place.mkdir(exist_ok=True)
             footer = about_model(run, network.files.config) | about
