@@ -6,7 +6,7 @@ Code is read from the source of the package that runs, in a clone or installed.
 import hashlib
 import importlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,21 +77,20 @@ def digest(modules: Iterable[str]) -> str:
     return hashlib.sha256(listing(modules).encode()).hexdigest()
 
 
-def listing(modules: Iterable[str], content: Callable[[str], str | None] | None = None) -> str:
-    """A line for each module: its name and digest, by ``content`` if not None."""
-    return "\n".join(f"{module} {(content or _content)(module)}" for module in sorted(modules))
+def listing(modules: Iterable[str]) -> str:
+    """A line for each module: its name and digest."""
+    return "\n".join(f"{module} {_content(module)}" for module in sorted(modules))
 
 
 def listings(params: Params) -> dict[str, str]:
     """{address in DVC: listing} of every stage. Seeds of a run share stage and members."""
-    content = cache(_content)  # for this call only: files may change
     members = {
         declared.stage(name): (declared, declared.members(params, name))
         for declared in declarations().values()
         for name in declared.entries(params)
     }
     return {
-        stage: listing((modules := needed(*entry)) | _data_files(modules) | defaults(*entry), content)
+        stage: listing((modules := needed(*entry)) | _data_files(modules) | defaults(*entry))
         for stage, entry in members.items()
     }
 

@@ -2,13 +2,12 @@
 
 import contextlib
 import hashlib
-import math
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from vse_pipe.core.console import say
-from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import read_json, require_ours, write_json
 from vse_pipe.core.locks import claim
 from vse_pipe.core.places import DATA
@@ -161,18 +160,11 @@ def timing_file(out: Path) -> Path:
 def record_seconds(out: Path, seconds: float, earlier: bool = False) -> None:
     """earlier: add the seconds of an interrupted call of the same work."""
     path = timing_file(out)
-    spent = _seconds(path) if earlier and path.is_file() else 0.0
-    write_json(path, {"seconds": round(spent + seconds, 3)})
+    spent = recorded_seconds(out) if earlier else None
+    write_json(path, {"seconds": round((spent or 0.0) + seconds, 3)})
 
 
 def recorded_seconds(out: Path) -> float | None:
     """Seconds that ``out`` took; None where it was not made in this project."""
     path = timing_file(out)
-    return _seconds(path) if path.is_file() else None
-
-
-def _seconds(path: Path) -> float:
-    seconds = read_json(path).get("seconds")
-    if not isinstance(seconds, int | float) or not math.isfinite(seconds):
-        raise InputError(f"{path}: holds no number of seconds; remove it")
-    return seconds
+    return read_json(path)["seconds"] if path.is_file() else None

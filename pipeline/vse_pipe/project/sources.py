@@ -9,16 +9,14 @@ data/seen/.
 import hashlib
 import json
 import os
-import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vse_pipe.core import remote
 from vse_pipe.core.console import plain, warn
-from vse_pipe.core.errors import InputError, PipelineError
+from vse_pipe.core.errors import PipelineError
 from vse_pipe.core.files import is_remote, read_json, sha256, url, walk, whole_folder, write_text
 from vse_pipe.core.locks import claim
 from vse_pipe.core.strict import WEIGHT_FILES
@@ -27,8 +25,6 @@ from vse_pipe.project import paths
 HEAD = "files from outside of the pipeline: sha256 of names and content, number of files, place\n"
 ABSENT = "absent"
 EVERYTHING = ("",)
-# Two changes of a file within one tick of its file system's clock have the same time.
-_TICK_NS = 2 * 10**9
 # Size in bytes; in nanoseconds the time of change, and that of the file system's entry, which no
 # copy can set.
 Stamp = list[int]
@@ -73,42 +69,29 @@ def content(group: SourceFiles) -> dict[str, str]:
     if is_remote(group.path):
         return remote.marks(group.path, group.patterns)
     key = hashlib.sha256(repr(group).encode()).hexdigest()[:16]
-    path, settled = paths.picture_cache(group.path) / f"sources-{key}.json", time.time_ns() - _TICK_NS
-    files = _recorded(path)
+    path = paths.picture_cache(group.path) / f"sources-{key}.json"
+    before = read_json(path) if path.is_file() else {}
     stamps = {name: _stamp(f"{group.path}/{name}" if name else str(group.path)) for name in _names(group)}
-    unread = [name for name, stamp in stamps.items() if files.get(name, [])[:3] != stamp]
+    unread = [name for name, stamp in stamps.items() if before.get(name, [])[:3] != stamp]
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-        digests = dict(zip(unread, pool.map(lambda name: _digest(group.path, name), unread), strict=True))
-    now: dict[str, list[Any]] = {name: [*stamp, digests.get(name) or files[name][3]] for name, stamp in stamps.items()}
-    stable = {name: entry for name, entry in now.items() if max(entry[1:3]) <= settled}
-    if stable != files:
-        write_text(path, json.dumps(stable))
+        digests = dict(zip(unread, pool.map(lambda name: _digest(group.path / name), unread), strict=True))
+    now: dict[str, list] = {name: [*stamp, digests.get(name) or before[name][3]] for name, stamp in stamps.items()}
+    if now != before:
+        write_text(path, json.dumps(now))
     return {name: entry[3] for name, entry in now.items()}
-
-
-def _recorded(path: Path) -> dict[str, list[Any]]:
-    """What data/seen/ has of a group: stamp and digest by name."""
-    if path.is_file():
-        try:
-            return read_json(path)
-        except InputError:
-            warn(f"{path}: damaged; the files that it was about are read again")
-    return {}
 
 
 def _line(group: SourceFiles, earlier: dict[str, str]) -> str:
     place = group.place
     try:
-        digests = content(group)
+        digests, lack = content(group), f"{place} is not on this machine"
     except PipelineError as error:
         if not is_remote(group.path) or place not in earlier:
             raise
-        warn(f"sources: {error}; it is taken as it was when it was read last")
-        return earlier[place]
+        digests, lack = {}, str(error)
     if all(digest == ABSENT for digest in digests.values()):
         if place in earlier and not earlier[place].startswith(ABSENT):
-            lack = "is not on this machine" if digests else "is named by a file that cannot be read"
-            warn(f"sources: {place} {lack}; it is taken as it was when it was read last")
+            warn(f"sources: {lack}; it is taken as it was when it was read last")
             return earlier[place]
         return f"{ABSENT} 0 {place}"
     text = "".join(f"{digest} {name}\0" for name, digest in sorted(digests.items()))
@@ -125,9 +108,9 @@ def _names(group: SourceFiles) -> list[str]:
     return [name for name, _ in walk(group.path) if name.lower().endswith(group.endings)]
 
 
-def _digest(root: Path, name: str) -> str:
+def _digest(path: Path) -> str:
     try:
-        return sha256(root / name if name else root)
+        return sha256(path)
     except OSError:
         return ABSENT
 
@@ -135,7 +118,7 @@ def _digest(root: Path, name: str) -> str:
 def _stamp(path: str) -> Stamp:
     try:
         status = os.stat(path)  # noqa: PTH116 (a third of the time of a Path)
-    except (OSError, ValueError):  # ValueError: a name with a null in it
+    except OSError:
         return _NO_STAMP
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 

@@ -46,7 +46,7 @@ def _toy(kind: str, **values) -> dict:
     return {"datasets": {"toy": {"format": kind, "source": "x", **values}}}
 
 
-PIXELS = "image encoder 'finetune' reads pixels, but features 'plain' (precomp) are not made from images"
+PIXELS = "image encoder 'finetune' reads pixels, but features 'plain' are of precomp, no network of images"
 BAD = [
     ({"train": {"epoch": 3}}, "train.epoch: unknown key"),
     ({"report": {"audits": ["summ"]}}, "report.audits.0: unknown run 'summ'; did you mean 'sum'? known: sum"),

@@ -123,7 +123,9 @@ def test_pairs_behind_a_teacher_are_those_of_its_noise_and_runs_must_fit_it(tmp_
         return str(caught.value)
 
     assert "runs.small.scheme: scheme 'distil' learns from a teacher" in told(small={**STUDENT, "noise": "clean"})
-    assert "runs.small.noise: 'taught' is a teacher, whom scheme 'plain'" in told(small={**STUDENT, "scheme": "plain"})
+    assert "runs.small.noise: noise 'taught' is a teacher, whom scheme 'plain'" in told(
+        small={**STUDENT, "scheme": "plain"}
+    )
     assert "teachers.half: noises.half of the same data set" in told(teachers={"half": TEACHER, "taught": TEACHER})
     order = {**RUN, "similarity": "order"}
     assert "'big' is compared by order; a teacher is compared by cosine" in told(big=order)
@@ -193,7 +195,7 @@ def test_features_of_a_transfer_are_those_made_as_the_runs_own(tmp_path):
     ("node", "message"),
     [
         ({"dataset": "toy"}, r"dataset: run 'seen' was trained on 'toy' itself; name another data set"),
-        ({"dataset": "bare"}, r"has none made as .*`vse-pipe extract --features filters_bare`"),
+        ({"dataset": "bare"}, r"has none made as features.filters"),
         ({"run": "sum"}, r"run 'sum' can read several; name one: my_plain, my_other"),
         ({"features": "my_plain"}, r"is of precomp; run 'seen' reads random"),
         ({"bank": "bare"}, r"bank: 'bare' is neither of the data sets 'mine' and 'toy'"),

@@ -143,64 +143,91 @@ def _misfits(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
             yield key, f"{key} '{chosen}' works with {partner} {', '.join(partners)}, not '{name}'"
     if problem := never_learns(run.loss, run.similarity):
         yield "loss", problem
-    yield from _texts(root, run)
-    yield from _training(root, run)
-    yield from _fragments(run)
-    yield from _networks(root, run)
+    for is_wrong, key, text in (
+        *_of_texts(root, run),
+        *_of_scheme(root, run),
+        *_of_fragments(run),
+        *_of_network(root, run),
+    ):
+        if is_wrong:
+            yield key, f"{key} {text}"
 
 
-def _texts(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
+# (whether it is so, entry of the run, problem)
+Rule = tuple[bool, str, str]
+
+
+def _of_texts(root: Root, run: RunNode) -> list[Rule]:
     method, encoder = root.texts[run.texts].method.name, registry.TEXT_ENCODERS.traits(run.text)
     output = TEXT_FEATURES.traits(method).gives
-    if output != encoder.reads:
-        yield (
-            "text",
-            f"text encoder '{run.text}' reads {encoder.reads}, but texts '{run.texts}' ({method}) are {output}",
-        )
-    elif encoder.methods and method not in encoder.methods:
-        yield "text", f"text encoder '{run.text}' reads texts of method {' or '.join(encoder.methods)}, not {method}"
+    texts, reads = (
+        f"encoder '{run.text}' reads {encoder.reads}, but texts '{run.texts}' ({method}) are",
+        encoder.methods,
+    )
+    is_read = output == encoder.reads
+    return [
+        (not is_read, "text", f"{texts} {output}"),
+        (is_read and method not in (reads or [method]), "text", f"{texts} none of {', '.join(reads or ())}"),
+    ]
 
 
-def _training(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
+def _of_scheme(root: Root, run: RunNode) -> list[Rule]:
     """A scheme without its teacher, or with encoders that it does not train."""
-    scheme, has_teacher = registry.SCHEMES.traits(run.scheme), run.noise in root.teachers
-    if run.model is None and scheme.teacher and not has_teacher:
-        yield "scheme", f"scheme '{run.scheme}' learns from a teacher; name an entry of teachers as noise"
-    if run.model is None and has_teacher and not scheme.teacher:
-        yield "noise", f"'{run.noise}' is a teacher, whom scheme '{run.scheme}' does not ask; take scheme distil"
-    learn = [key for key in ("image", "text") if RUN_FAMILIES[key].traits(getattr(run, key)).learns]
-    if scheme.trains and not learn:
-        yield "scheme", f"scheme '{run.scheme}' has nothing to train; take scheme zero_shot"
-    for key in learn if not scheme.trains else ():
-        text = f"{key} encoder '{getattr(run, key)}' has weights, and scheme '{run.scheme}' trains none; take identity"
-        yield key, text
+    scheme, name = registry.SCHEMES.traits(run.scheme), f"scheme '{run.scheme}'"
+    is_taught, has_teacher = scheme.teacher and run.model is None, run.noise in root.teachers
+    encoders = {key: getattr(run, key) for key in ("image", "text")}
+    learning = [key for key, member in encoders.items() if RUN_FAMILIES[key].traits(member).learns]
+    is_idle = has_teacher and not scheme.teacher and run.model is None
+    return [
+        (
+            is_taught and not has_teacher,
+            "scheme",
+            f"'{run.scheme}' learns from a teacher; name an entry of teachers as noise",
+        ),
+        (is_idle, "noise", f"'{run.noise}' is a teacher, whom {name} does not ask; take scheme distil"),
+        (scheme.trains and not learning, "scheme", f"'{run.scheme}' has nothing to train; take scheme zero_shot"),
+        *(
+            (not scheme.trains, key, f"encoder '{encoders[key]}' has weights, and {name} trains none; take identity")
+            for key in learning
+        ),
+    ]
 
 
-def _fragments(run: RunNode) -> Iterator[tuple[str, str]]:
-    """Problems of a similarity of fragments with encoders of one vector, or the reverse."""
-    compares_fragments = SIMILARITIES.traits(run.similarity).fragments
+def _of_fragments(run: RunNode) -> list[Rule]:
+    """A similarity of fragments with encoders of one vector, or the reverse."""
+    is_fine = SIMILARITIES.traits(run.similarity).fragments
     images, words = registry.IMAGE_ENCODERS.traits(run.image).regions, registry.TEXT_ENCODERS.traits(run.text).words
-    chosen, image = f"similarity '{run.similarity}'", f"image encoder '{run.image}'"
-    if compares_fragments and not images:
-        yield "similarity", f"{chosen} compares regions, but {image} gives one vector an image"
-    if compares_fragments and not words:
-        yield "similarity", f"{chosen} compares words, but text encoder '{run.text}' gives one vector a caption"
-    if images and not compares_fragments:
-        yield "similarity", f"{image} gives regions, but {chosen} compares one vector an image"
+    compares = f"'{run.similarity}' compares"
+    return [
+        (
+            is_fine and not images,
+            "similarity",
+            f"{compares} regions, but image encoder '{run.image}' gives one vector an image",
+        ),
+        (
+            is_fine and not words,
+            "similarity",
+            f"{compares} words, but text encoder '{run.text}' gives one vector a caption",
+        ),
+        (
+            images and not is_fine,
+            "similarity",
+            f"{compares} one vector an image, but image encoder '{run.image}' gives regions",
+        ),
+    ]
 
 
-def _networks(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
-    """Problems of encoders that hold another network than that of the features."""
+def _of_network(root: Root, run: RunNode) -> Iterator[Rule]:
+    """Encoders that hold another network than that of the features."""
     backbone = root.features[run.features].backbone.name
+    features = f"features '{run.features}' are"
     for key in ("image", "text"):
         able = RUN_FAMILIES[key].traits(getattr(run, key)).backbones
-        if able is not None and backbone not in able:
-            network = f"{key} encoder '{getattr(run, key)}' trains the network of features of {' or '.join(able)}"
-            yield key, f"{network}, and features '{run.features}' are of {backbone}"
-    traits = registry.IMAGE_ENCODERS.traits(run.image)
-    if traits.reads == "pixels" and traits.backbones is None and not registry.BACKBONES.traits(backbone).trainable:
-        text = f"features '{run.features}' ({backbone}) are not made from images by a network that it can train"
-        yield "image", f"image encoder '{run.image}' reads pixels, but {text}"
+        trains = f"encoder '{getattr(run, key)}' trains the network of features of {' or '.join(able or ())}"
+        yield able is not None and backbone not in able, key, f"{trains}, and {features} of {backbone}"
+    traits, trainable = registry.IMAGE_ENCODERS.traits(run.image), registry.BACKBONES.traits(backbone).trainable
+    text = f"encoder '{run.image}' reads pixels, but {features} of {backbone}, no network of images that can be trained"
+    yield traits.reads == "pixels" and traits.backbones is None and not trainable, "image", text
 
 
 def never_learns(loss: str, similarity: str) -> str | None:

@@ -14,31 +14,21 @@ _NODES = {"dataset": "datasets", "features": "features", "texts": "texts", "nois
 
 
 def value(params: Params, run: str, x: str) -> int | float:
-    """The number at ``x`` in a run. Raises KeyError where it is missing."""
-    return _values(params, _first(params, run))[x]
-
-
-def _first(params: Params, run: str) -> Run:
-    """The run, or its first seed: the seeds differ in nothing else."""
-    return params.runs[params.models(run)[0]]
+    """The number at ``x`` in a run, or in its first seed: the seeds differ in nothing else. Raises
+    KeyError where it is missing."""
+    return _values(params, params.runs[params.models(run)[0]])[x]
 
 
 def problems(params: Params) -> Iterator[Problem]:
     """Runs without a number at the address of their sweep."""
     for name, sweep in params.report.sweeps.items():
-        texts = [_objection(params, run, sweep.x) for run in sweep.runs if sweep.x != EPOCH]
-        for text in dict.fromkeys(filter(None, texts)):
-            yield ("report", "sweeps", name, "x"), text
-
-
-def _objection(params: Params, run: str, x: str) -> str | None:
-    values = _values(params, _first(params, run))
-    if x not in values:
-        return missing(f"run '{run}' has no value '{x}'", x, [EPOCH, *values])
-    number = values[x]
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        return f"expected a number, but {x} of run '{run}' is {number!r}"
-    return None
+        for run in sweep.runs if sweep.x != EPOCH else ():
+            values, place = _values(params, params.runs[params.models(run)[0]]), ("report", "sweeps", name, "x")
+            number = values.get(sweep.x)
+            if sweep.x not in values:
+                yield place, missing(f"run '{run}' has no value '{sweep.x}'", sweep.x, [EPOCH, *values])
+            elif isinstance(number, bool) or not isinstance(number, int | float):
+                yield place, f"expected a number, but {sweep.x} of run '{run}' is {number!r}"
 
 
 def _values(params: Params, run: Run) -> dict[str, Any]:

@@ -60,11 +60,7 @@ def _objection(params: Params, node: TransferNode) -> str | None:
     candidates = _matching_features(params, node)
     if len(candidates) > 1:
         return f"run '{node.run}' can read several; name one: {', '.join(candidates)}"
-    name = f"{trained_on}_{node.dataset}"
-    text = (
-        f"'{node.dataset}' has none made as features.{trained_on}, which run '{node.run}' reads; "
-        f"add features.{name} and run `vse-pipe extract --features {name}`"
-    )
+    text = f"'{node.dataset}' has none made as features.{trained_on}, which run '{node.run}' reads; add them"
     return None if candidates else text
 
 
