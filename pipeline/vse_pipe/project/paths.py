@@ -108,11 +108,6 @@ def run_seed(run: str) -> int | None:
     return int(digits) if digits else None
 
 
-def seed_folders(folder: Path) -> list[Path]:
-    """The folders of seeds in a run's folder, including seeds that params.yaml lacks."""
-    return sorted((path for path in folder.glob("*") if path.name.isdecimal()), key=lambda path: int(path.name))
-
-
 def output_patterns(files: Iterable[str]) -> list[str]:
     """Patterns of the pipeline's files in a run's folder. files: patterns of one model. The run may
     have had seeds before."""

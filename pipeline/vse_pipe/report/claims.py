@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -123,26 +124,19 @@ def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unk
     unknown runs, unless ``skip_unknown``; IntegrityError for evaluations of another model or
     data."""
     names = sorted({*params.evaluated(), *params.groups})
-    pairs = [(file.side(claim.right), file.side(claim.left)) for claim in file.claims]
-    unknown_runs = {run: None for right, left in pairs for run, _ in (left, right) if run not in names}
+    pairs = [(file.side(claim.left), file.side(claim.right)) for claim in file.claims]
+    unknown_runs = {run: None for sides in pairs for run, _ in sides if run not in names}
     if unknown_runs and not skip_unknown:
         raise UsageError(*(unknown("run", name, names) for name in unknown_runs))
-    measured: dict[tuple, dict[tuple[str, ...], Difference] | str] = {}
+    compared = cache(partial(_compared, params, resamples, seed))
     verdicts = []
-    for claim, (right, left) in zip(file.claims, pairs, strict=True):
-        names_of_sides = [f"{run} ({criterion})" for run, criterion in (left, right)]
-        bare = Judged(claim, names_of_sides[0], names_of_sides[1])
-        objections = (_objection(params, names, file, claim, *side) for side in (left, right))
-        if reason := next(filter(None, objections), None):
-            verdicts.append(replace(bare, verdict=NONE, reason=reason))
-            continue
-        if (left, right) not in measured:
-            measured[left, right] = _compared(params, left, right, resamples, seed)
-        verdicts.append(_with_p(bare, measured[left, right]))
-    judgeable = [number for number, verdict in enumerate(verdicts) if verdict.alone is not None]
-    for number, p in zip(judgeable, holm([verdicts[number].alone or 0.0 for number in judgeable]), strict=True):
-        verdicts[number] = replace(verdicts[number], p=p, verdict=_verdict(verdicts[number], p))
-    return verdicts
+    for claim, sides in zip(file.claims, pairs, strict=True):
+        objections = (_objection(params, names, file, claim, *side) for side in sides)
+        objection = next(filter(None, objections), None)
+        verdicts.append(_judged(claim, *sides, objection or compared(*sides)))
+    judgeable = [verdict.alone for verdict in verdicts if verdict.alone is not None]
+    corrected = iter(holm(judgeable))
+    return [verdict if verdict.alone is None else _decided(verdict, next(corrected)) for verdict in verdicts]
 
 
 def _objection(
@@ -171,8 +165,11 @@ def _objection(
     return None
 
 
+Side = tuple[str, str]
+
+
 def _compared(
-    params: Params, left: tuple[str, str], right: tuple[str, str], resamples: int, seed: int
+    params: Params, resamples: int, seed: int, left: Side, right: Side
 ) -> dict[tuple[str, ...], Difference] | str:
     """The differences left - right by figure, or why the sides cannot be compared."""
     try:
@@ -187,17 +184,19 @@ def _method(params: Params, run: str, criterion: str) -> Method:
     return Method(run, {model.removeprefix(run).removeprefix("/"): table for model, table in tables.items()})
 
 
-def _with_p(bare: Judged, figures: dict[tuple[str, ...], Difference] | str) -> Judged:
+def _judged(claim: PaperClaim, left: Side, right: Side, figures: dict[tuple[str, ...], Difference] | str) -> Judged:
+    """With the claim's p-value; without a verdict for the reason in ``figures``, or that there is
+    no p-value."""
+    bare = Judged(claim, "{} ({})".format(*left), "{} ({})".format(*right))
     if isinstance(figures, str):
         return replace(bare, verdict=NONE, reason=figures)
-    difference = figures.get(tuple(bare.claim.figure.split(".")))
+    difference = figures.get(tuple(claim.figure.split(".")))
+    if difference is not None and difference.p is not None:
+        return replace(bare, difference=difference, alone=_p_value(claim, difference))
+    reason = "hubness of single models has no test; give the runs seeds"
     if difference is None or difference.doubt is None:
         reason = "a matching's tables do not hold this figure query by query"
-        return replace(bare, verdict=NONE, reason=reason, difference=difference)
-    if difference.p is None:
-        reason = "hubness of single models has no test; give the runs seeds"
-        return replace(bare, verdict=NONE, reason=reason, difference=difference)
-    return replace(bare, difference=difference, alone=_p_value(bare.claim, difference))
+    return replace(bare, verdict=NONE, reason=reason, difference=difference)
 
 
 def _p_value(claim: PaperClaim, row: Difference) -> float:
@@ -208,13 +207,12 @@ def _p_value(claim: PaperClaim, row: Difference) -> float:
     return max(p for null in nulls if row.doubt and (p := row.doubt.p_value(null)) is not None)
 
 
-def _verdict(judged: Judged, p: float) -> str:
-    if p >= SIGNIFICANT or judged.difference is None:
-        return UNSURE
+def _decided(judged: Judged, p: float) -> Judged:
+    """The verdict by the corrected p-value."""
+    assert judged.difference is not None
     value, claim = judged.difference.difference, judged.claim
-    if claim.margin is not None:
-        return HOLDS if abs(value) < claim.margin else FAILS
-    return HOLDS if (value > 0) == (claim.says == "greater") else FAILS
+    holds = (value > 0) == (claim.says == "greater") if claim.margin is None else abs(value) < claim.margin
+    return replace(judged, p=p, verdict=UNSURE if p >= SIGNIFICANT else HOLDS if holds else FAILS)
 
 
 HEADER = ("claim", "source", "figure", "left", "right", "left - right", "95% interval", "p (Holm)", "verdict")

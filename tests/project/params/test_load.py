@@ -132,13 +132,6 @@ def test_a_row_of_no_paper_is_named_with_its_address(tmp_path):
         load_params(tmp_path, runs=_run(row="hal-aaai2020 2.99"))
 
 
-@pytest.mark.parametrize("section", ["datasets", "runs"])
-def test_names_that_are_those_of_files_of_other_nodes(tmp_path, section):
-    (node, *_) = PARAMS[section].values()
-    with pytest.raises(ParamsError, match=rf"{section}\.sum\.lock\.\[key\]: a name must not end in \.lock"):
-        load_params(tmp_path, **{section: {**PARAMS[section], "sum.lock": node}})
-
-
 def test_the_engine_is_a_section_on_which_no_stage_depends(tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     path.write_text((ROOT / "params.yaml").read_text() + "\nengine: {name: ray, workers: 2}\n")

@@ -54,18 +54,7 @@ DatasetName = Annotated[str, EntryName("data set", "datasets")]
 Model = Annotated[str, EntryName("run", "models")]
 
 
-# Endings that the pipeline appends to a node's folder.
-_ENDINGS = (".partial", ".lock", ".timing.json")
-
-
-def _no_ending_of_ours(name: str) -> str:
-    for ending in _ENDINGS:
-        if name.endswith(ending):
-            raise ValueError(f"a name must not end in {ending}: files of the node '{name[: -len(ending)]}' do")
-    return name
-
-
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"), AfterValidator(_no_ending_of_ours)]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
 OnError = Literal["fail", "skip"]
 
 
