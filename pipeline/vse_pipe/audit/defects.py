@@ -33,8 +33,6 @@ LEAST = 0.1
 SIDE = 224
 _SCALED = Transform(SIDE, SIDE, "exact", "bilinear", "center", (0.0,) * 3, (1.0,) * 3, draft=True)
 _BLOCK = 256
-# A flat part is never surely a damage: many pictures have one.
-_SUREST_FLAT = 0.8
 _PRECOMPUTED = r"\.npy#\d+$"
 # For each figure of a picture its values of doubt 0 and 1, and the phrase for the reader.
 _FIGURES = {
@@ -44,7 +42,6 @@ _FIGURES = {
     "sharpness": ((0.06, 0.015), "blurred: sharpness {:.3f}"),
     "side": ((64.0, 16.0), "tiny: {:.0f} pixels"),
     "ratio": ((3.0, 7.0), "odd shape: one side is {:.1f} times the other"),
-    "flat": ((0.08, 0.4), "damaged? {:.0%} from the bottom up is one colour"),
 }
 
 
@@ -115,7 +112,7 @@ def _looked_at(images: pa.Table, root: Path) -> tuple[pd.DataFrame, np.ndarray, 
     return table, *map(np.concatenate, zip(*parts, strict=True))
 
 
-_MEASURED = ("brightness", "darkness", "contrast", "sharpness", "flat")
+_MEASURED = ("brightness", "darkness", "contrast", "sharpness")
 
 
 def _measured(root: Path, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -129,14 +126,13 @@ def _measured(root: Path, item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def _figures(grey: UInt8[np.ndarray, "side side"]) -> Float[np.ndarray, " figures"]:
-    """Five figures of a picture, all 0 to 1.
+    """Four figures of a picture, all 0 to 1.
 
     brightness: the value that 99 % of the pixels stay below (as CleanVision); darkness: 1 - the
     value that 5 % stay below, or the contrast if that is more, because a drawing on white is no
     over-exposed photograph; contrast: standard deviation; sharpness: largest standard deviation of
     the Laplacian among 4 x 4 tiles, because a sharp subject before a blurred background is no
-    blurred picture; flat: share of the rows, from the bottom up, that have one colour and begin
-    with an edge along nine tenths of the width."""
+    blurred picture."""
     counts = np.bincount(grey.ravel(), minlength=256)
     share, levels = counts.cumsum() / grey.size, np.arange(256) / 255
     contrast = float(np.sqrt((counts * (levels - (counts * levels).sum() / grey.size) ** 2).sum() / grey.size))
@@ -147,18 +143,7 @@ def _figures(grey: UInt8[np.ndarray, "side side"]) -> Float[np.ndarray, " figure
     tiles = laplacian[: 4 * side, : 4 * side].reshape(4, side, 4, side)
     # A Laplacian has the mean 0; numpy's own standard deviation takes four times as long.
     sharpness = float(np.sqrt(np.einsum("aibj,aibj->ab", tiles, tiles).max() / side**2))
-    return np.array([high, max(1 - low, 2 * contrast), contrast, sharpness, _flat(values)])
-
-
-def _flat(values: np.ndarray) -> float:
-    """``flat`` of ``_figures``. Bars above and below are a frame and no damage."""
-    is_flat = np.ptp(values, axis=1) < 0.03
-    is_flat &= np.abs(values.mean(axis=1) - values[-1].mean()) < 0.03
-    rows = int(np.argmin(is_flat[::-1])) if not is_flat.all() else 0
-    if rows < 3 or rows > len(values) - 6 or np.ptp(values[:3]) < 0.03:
-        return 0.0
-    edge = np.abs(values[-rows - 3] - values[-rows]) > 0.04
-    return rows / len(values) * float(edge.mean() > 0.7)
+    return np.array([high, max(1 - low, 2 * contrast), contrast, sharpness])
 
 
 def _picture_rows(figures: pd.DataFrame, ids: np.ndarray) -> pd.DataFrame:
@@ -166,7 +151,7 @@ def _picture_rows(figures: pd.DataFrame, ids: np.ndarray) -> pd.DataFrame:
     doubts = figures[["broken"]].astype(float)
     for name, ((none, sure), _) in _FIGURES.items():
         doubt = ((figures[name] - none) / (sure - none)).clip(0, 1).fillna(0)
-        doubts[name] = doubt * wording.style(doubt) * (_SUREST_FLAT if name == "flat" else 1)
+        doubts[name] = doubt * wording.style(doubt)
     table = pd.DataFrame({"kind": "picture", "id": ids, "doubt": doubts.max(axis=1), "proposal": "drop"})
     table = table.assign(name=doubts.idxmax(axis=1))[table["doubt"] >= LEAST]
     whys = {place: _why(name, figures.at[place, name]) for place, name in table["name"].items()}

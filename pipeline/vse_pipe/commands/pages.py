@@ -10,6 +10,7 @@ from typer import Option
 
 from vse_pipe.commands import _help, _project, vectors
 from vse_pipe.commands._project import AsJson, Device, SearchedName, SearchedSplit
+from vse_pipe.core import console
 from vse_pipe.core.console import plain, say, warn
 from vse_pipe.core.errors import InputError, UsageError, missing_package, unknown
 
@@ -102,7 +103,6 @@ def review(
         float | None, Option(min=0.0, max=1.0, help="no page: take all open proposals with at least this doubt")
     ] = None,
     kind: Annotated[list[str] | None, Option(help="with --auto: only findings of this kind; repeat it")] = None,
-    summary: Annotated[bool, Option("--summary", help="no page: print decisions and how far reviewers agree")] = False,
     host: Host = "127.0.0.1",
     port: Port = 8000,
     as_json: AsJson = False,
@@ -112,7 +112,10 @@ def review(
     Each decision is a row of decisions.csv, which is only added to. Several people can review at
     the same time; each sees the decisions of others after an own one.
     """
-    _check_review(auto, summary, kind, as_json)
+    if auto is None and (as_json or kind):
+        raise UsageError("--json and --kind are for --auto; the page has a filter")
+    if auto is None:
+        _require_packages("review")
     name = _name_of(reviewer)
     decisions = decisions and decisions.resolve()
     params = _project.params()
@@ -120,30 +123,20 @@ def review(
     if noise is not None:
         _project.chosen(noise, [key for key, node in params.noises.items() if node.dataset == dataset], "noise")
     from vse_pipe.artifacts.decisions import KINDS
-    from vse_pipe.audit.review import desk, figures
+    from vse_pipe.audit.review import desk
 
     for chosen in kind or ():
         if chosen not in KINDS:
             raise UsageError(unknown("kind", chosen, KINDS))
     opened = desk.open_desk(dataset, noise, decisions)
-    if summary:
-        return figures.show_summary({"dataset": dataset, **opened.summary()}, as_json)
-    if auto is not None:
-        return figures.show_automatic(opened.decide(auto, kind or ()), as_json)
-    return _reviewed(opened, name, host, port)
-
-
-def _check_review(auto: float | None, summary: bool, kind: list[str] | None, as_json: bool) -> None:
-    has_page = auto is None and not summary
-    for is_wrong, problem in (
-        (auto is not None and summary, "--auto and --summary exclude each other"),
-        (as_json and has_page, "--json is for --summary and --auto"),
-        (kind and auto is None, "--kind is for --auto; the page has a filter"),
-    ):
-        if is_wrong:
-            raise UsageError(problem)
-    if has_page:
-        _require_packages("review")
+    if auto is None:
+        return _reviewed(opened, name, host, port)
+    counts = opened.decide(auto, kind or ())
+    if as_json:
+        return console.document({"decided": counts})
+    for name, count in counts.items():
+        console.line(f"{name}: {count:,} {'dropped' if name == 'pair' else 'taken'}")
+    return None
 
 
 def _name_of(reviewer: str | None) -> str:

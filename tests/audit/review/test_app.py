@@ -117,7 +117,7 @@ def test_what_others_decided_is_told_after_an_own_decision_only(project):
     decide(ben, "pair/0", "undo")
     assert (find(ben, at="pair/0")["finding"]["others"], find(anna, at="pair/0")["finding"]["others"]) == ([], [])
     # The undo is of the own decision: those of anna stand.
-    assert opened().summary()["kinds"]["pair"]["keep"] == 2
+    assert (opened().verdicts().standing == "keep").sum() == 2
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from sklearn.metrics import cohen_kappa_score
 
 from tests.audit.review.project import opened, post, rows_of, started, write_findings
 from tests.command_line import caller, failure, json_document, output
@@ -66,27 +65,6 @@ def test_decisions_on_another_picture_or_caption_do_not_count_and_are_told(proje
     assert "another one now: 4 (" in " ".join(capsys.readouterr().err.split())
 
 
-def test_the_summary_counts_what_holds_and_what_people_agree_on(project, monkeypatch, capsys):
-    desk = opened()
-    for by, answers in {"anna": ("keep", "drop", "drop"), "ben": ("keep", "drop", "keep")}.items():
-        for name, decision in zip(("pair/0", "pair/1", "pair/2"), answers, strict=True):
-            desk.record([name], decision, by)
-    desk.record(["leak/57"], "take", "ben")
-    desk.decide(0.99)
-    call = caller(monkeypatch, capsys, "review", "--dataset", "toy", "--summary")
-    told = json_document(call, "--json")
-    pair = {"findings": 3, "decided": 3, "keep": 2, "drop": 1, "take": 0, "weight": 0}
-    assert (told["kinds"]["pair"], told["decided"]) == (pair, 5)
-    assert told["reviewers"] == {"anna": 3, "auto 0.99": 1, "ben": 4}
-    (agreement,) = told["agreement"]
-    expected = cohen_kappa_score(["keep", "drop", "drop"], ["keep", "drop", "keep"])
-    assert agreement == {"reviewers": ["anna", "ben"], "both": 3, "equal": 2, "kappa": pytest.approx(expected)}
-    out, err = output(call)
-    assert "anna and ben: 2 of 3 equal, kappa 0.400\n" in out
-    assert "auto 0.99: 1 decision\n" in out
-    assert err == ""
-
-
 def test_auto_takes_sure_proposals_that_nobody_decided(project, monkeypatch, capsys):
     desk = opened()
     desk.record(["duplicate/27", "leak/57"], "keep", "anna")
@@ -113,7 +91,6 @@ def test_auto_takes_sure_proposals_that_nobody_decided(project, monkeypatch, cap
 
 
 WRONG = [
-    (2, ("--auto", "0.9", "--summary"), "--auto and --summary exclude each other"),
     (2, ("--by", "auto 0.9"), "--by 'auto 0.9': expected a name of 1 to 60 letters that is not auto"),
     (3, ("--noise", "clean"), "data/audit/datasets/toy/clean/findings.csv does not exist; make it with `vse-pipe audit --dataset toy --noise clean` or `dvc repro`"),
 ]  # fmt: skip

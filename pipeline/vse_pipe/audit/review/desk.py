@@ -3,9 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -123,32 +121,6 @@ class ReviewDesk:
             if len(chosen):
                 self.record(chosen.index, decision, f"{decisions.AUTO} {least:g}")
         return rows["kind"].value_counts().reindex(self.kinds, fill_value=0).to_dict()
-
-    def summary(self) -> dict[str, Any]:
-        """Decisions that hold by kind, decisions of each reviewer, and for each two people the
-        findings that both decided, how many of them equally, and Cohen's kappa, None where chance
-        alone agrees always."""
-        verdicts = self.verdicts()
-        columns = {"findings": verdicts.standing.notna(), "decided": verdicts.standing != ""}
-        columns |= {name: verdicts.standing == name for name in VERDICTS}
-        table = pd.DataFrame(columns).groupby(self.rows["kind"]).sum().loc[self.kinds]
-        people = [name for name in verdicts.reviewers if not is_automatic(name)]
-        agreement = [_agreement(verdicts.reviewers[list(pair)]) for pair in combinations(people, 2)]
-        return {
-            "kinds": table.to_dict("index"),
-            **table.sum().to_dict(),
-            "reviewers": (verdicts.reviewers != "").sum().to_dict(),
-            "agreement": [row for row in agreement if row["both"]],
-        }
-
-
-def _agreement(verdicts: pd.DataFrame) -> dict:
-    from sklearn.metrics import cohen_kappa_score
-
-    both = verdicts[(verdicts != "").all(axis=1)]
-    first, second = both.iloc[:, 0], both.iloc[:, 1]
-    kappa = float(cohen_kappa_score(first, second)) if both.stack().nunique() > 1 else None
-    return {"reviewers": [*both], "both": len(both), "equal": int((first == second).sum()), "kappa": kappa}
 
 
 def _names(rows: pd.DataFrame) -> pd.Index:
