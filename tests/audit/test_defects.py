@@ -137,11 +137,6 @@ def test_precomputed_features_have_copies_and_no_pictures(tmp_path):
     assert rows.loc[7, ["kind", "other", "other_caption"]].tolist() == ["duplicate", 3, "a dog in the snow"]
     assert rows.loc[9, ["kind", "other", "proposal"]].tolist() == ["leak", 20, "drop"]
     assert not (rows["kind"] == "picture").any()
-    only = defects.of_vectors(array, np.arange(30))
-    assert only[only["doubt"] > 0.9][["kind", "id", "other"]].to_numpy().tolist() == [
-        ["duplicate", 7, 3],
-        ["duplicate", 20, 9],
-    ]
 
 
 PAIRS = st.lists(

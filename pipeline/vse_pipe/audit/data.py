@@ -69,7 +69,7 @@ def audit_data(
 
 
 def audit_vectors(vectors: Vectors, limit: int | None = None, out: Path | None = None, seed: int = 0) -> dict:
-    """What ``audit_data`` finds by the vectors of any model that gives images and captions one
+    """The pairs that ``audit_data`` finds by the vectors of any model that gives images and captions one
     space, such as CLIP.
 
     out: folder for doubts.parquet, findings.csv and metrics.json; None: nothing is written. Ids
@@ -81,8 +81,7 @@ def audit_vectors(vectors: Vectors, limit: int | None = None, out: Path | None =
     ids = judged.image_ids
     image_table = pa.table({"image_id": ids, "file": id_texts(vectors, "image_id", ids), "sha256": [""] * len(ids)})
     about = {"dataset": vectors.files[1].name, "noise": None}
-    of_data = defects.of_vectors(judged.pool.images, ids)
-    table, rows, metrics = _audited(judged, image_table, of_data, limit)
+    table, rows, metrics = _audited(judged, image_table, pd.DataFrame(), limit)
     if out is not None:
         with whole_folder(out, artefact.DATA_FILES) as folder:
             artefact.write_doubts(folder, table, rows, about | metrics)

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from jaxtyping import Float, UInt8
 from PIL import Image
 
-from vse_pipe.artifacts import captions as caption_artefact
 from vse_pipe.artifacts import decisions, digests
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.images import DESCRIBED, UNREAD
@@ -72,16 +71,6 @@ def findings(images: pa.Table, captions: pa.Table, root: Path, features: Feature
     groups = duplicates.grouped(pd.concat([same, pairs]), ids, splits)
     rows = [groups, _picture_rows(figures, ids), wording.findings(captions)]
     return _described(pd.concat(rows), images, captions)
-
-
-def of_vectors(vectors: np.ndarray, ids: np.ndarray) -> pd.DataFrame:
-    """Findings ``duplicate`` of pictures of one split by vectors alone, (pictures, D)."""
-    places = np.arange(len(vectors))
-    near = duplicates.near_vectors(duplicates.centred(vectors, places), places)
-    nothing = pa.array([""] * len(vectors))
-    images = pa.table({"image_id": ids, "file": nothing, "sha256": nothing})
-    groups = duplicates.grouped(near, ids, np.full(len(vectors), "train", object))
-    return _described(groups, images, caption_artefact.SCHEMA.empty_table())
 
 
 def _looked_at(images: pa.Table, root: Path) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:

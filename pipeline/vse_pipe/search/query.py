@@ -68,8 +68,8 @@ def parse(text: str, files: bool = True) -> tuple[Term, ...]:
     """The parts of a query, one of weight 1 for a sentence. files: may the query name files of this
     machine?
 
-    Raises UsageError for an operator without a part, a quote without its end, an invalid weight, a
-    part that is both added and subtracted, and a query with subtracted parts only.
+    Raises UsageError for an operator without a part, a quote without its end, an invalid weight, and a
+    query with subtracted parts only.
     """
     stripped = text.strip()
     bounds = _bounds(stripped)
@@ -151,14 +151,11 @@ def _weight(text: str | None, body: str) -> float:
 def _check(parts: Sequence[Term], files: bool) -> None:
     if all(part.weight < 0 for part in parts):
         raise UsageError("everything in the query is taken away; name something to look for")
-    signs: dict[tuple[str, str], bool] = {}
     for part in parts:
         if part.kind == PHOTO and not files:
             raise UsageError(
                 f"{_short(part.value)}: no file is opened by its name here; name an image of the data set as image:ID, or put text that ends so in quotes"
             )
-        if signs.setdefault((part.kind, part.value), part.weight < 0) != (part.weight < 0):
-            raise UsageError(f"{_short(part.value)} is both asked for and taken away")
 
 
 def _short(text: str) -> str:

@@ -61,59 +61,6 @@ class ResultPage:
     preview: str | None
 
 
-class Desk:
-    """The engines of one run, by inference criterion; they share run, split and pictures."""
-
-    def __init__(self, engines: "Mapping[str, Engine]", reason: str) -> None:
-        self._engines, self._reason = dict(engines), reason
-        self.inferences = list(engines)
-        first = next(iter(self._engines.values()))
-        self.run, self.split, self.counts = first.run, first.split, first.counts
-        self.picture, self.content, self.named = first.picture, first.content, first.named
-
-    def search(self, query: Query) -> ResultPage:
-        """The results of a query, for one thread at a time. Raises InputError and UsageError as the
-        engine."""
-        inference = query.inference or self.inferences[0]
-        if inference not in self._engines:
-            raise UsageError(unknown("inference", inference, self.inferences))
-        engine, parts = self._engines[inference], _parts(query)
-        target = direction(parts, query.to, self.counts["captions"])
-        items = self.counts["images" if target == TO_IMAGES else "captions"]
-        deepest, end = requests.DEEPEST, query.offset + query.k
-        if query.group is not None:
-            deepest = min(deepest, _COMPARED // max(1, items))
-            if end > deepest:
-                raise UsageError(
-                    f"grouped, the first {deepest:,} results among {items:,} can be asked for, not those to {end:,}"
-                )
-        # One more hit shows whether further results exist.
-        least = query.min_probability
-        limits = Limits(query.k + 1, query.to, query.where, query.group, query.offset, least)
-        longer = engine.ask(parts, limits)
-        answer = replace(longer, hits=longer.hits[: query.k], regions=longer.regions[: query.k])
-        more = len(longer.hits) > query.k and query.photo is None and end + query.k <= deepest
-        document = answer_document(engine, answer, target, self._reason)
-        document |= {"offset": query.offset, "next": end if more else None}
-        return self._result_page(query, answer, document, target)
-
-    def _result_page(self, query: Query, answer: Answer, document: dict, target: str) -> ResultPage:
-        image_id: int | str | None = query.image_id
-        image_ids = {hit.image_id for hit in answer.hits}
-        if image_id is not None:
-            image_id = image_id if self.named else int(image_id)
-            image_ids.add(image_id)
-        if target == TO_IMAGES:
-            image_ids.update(number for hit in answer.hits for number in hit.alike[:ALIKE])
-        pictures = frozenset(number for number in image_ids if self.picture(number) is not None)
-        # Only a sentence that finds images by their regions has any.
-        matched = zip(answer.hits, answer.regions, strict=False)
-        drawings = [drawing(matches, hit.width, hit.height) for hit, matches in matched]
-        small = None if query.photo is None else thumbnail(query.photo, _PREVIEW)
-        preview = None if small is None else data_uri(small)
-        return ResultPage(answer, document, image_id, pictures, drawings, preview)
-
-
 def _parts(query: Query) -> tuple[Term, ...]:
     """Parts of the query. Raises UsageError for a text that names a file: visitors cannot open
     files of this machine."""
@@ -135,7 +82,7 @@ def create(engines: "Mapping[str, Engine]", hosts: Sequence[str] = LOOPBACK, rea
     - GET /api/search, POST /api/search: the document of ``vse-pipe search --json``;
     - GET /picture/ID: a thumbnail of an image of the data set; GET /health: what is served.
     """
-    site = _SearchSite(Desk(engines, reason))
+    site = _SearchSite(engines, reason)
     routes = [
         Route("/", site.page, methods=["GET", "POST"]),
         Route("/api/search", site.api, methods=["GET", "POST"]),
@@ -146,9 +93,12 @@ def create(engines: "Mapping[str, Engine]", hosts: Sequence[str] = LOOPBACK, rea
 
 
 class _SearchSite(Site):
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(ASSETS, _DATA, _FAILED, desk.content, SIDE)
-        self._desk = desk
+    """The pages of one run; its engines, by inference criterion, share split and pictures."""
+
+    def __init__(self, engines: "Mapping[str, Engine]", reason: str) -> None:
+        self._engines, self._reason = dict(engines), reason
+        self.engine = next(iter(self._engines.values()))
+        super().__init__(ASSETS, _DATA, _FAILED, self.engine.content, SIDE)
         environment = formatting.template_environment(_TEMPLATES, _REPORT)
         environment.globals |= {
             "max_k": requests.MAX_K,
@@ -156,7 +106,8 @@ class _SearchSite(Site):
             "max_megabytes": requests.MAX_UPLOAD // 10**6,
             "alike": ALIKE,
             "literal": query_language.literal,
-            "desk": desk,
+            "engine": self.engine,
+            "inferences": list(engines),
         }
         self._template = environment.get_template("page.html")
         # One search at a time uses the model; pages and pictures are served meanwhile.
@@ -177,14 +128,13 @@ class _SearchSite(Site):
     async def picture(self, request: Request) -> Response:
         image_id = request.path_params["image_id"]
         # A text id may contain a slash; it is never used as a path.
-        if not image_id or ("/" in image_id and not self._desk.named):
+        if not image_id or ("/" in image_id and not self.engine.named):
             raise HTTPException(404)
         return await self.thumbnail(image_id)
 
     async def health(self, request: Request) -> Response:
-        desk = self._desk
-        served = {"run": desk.run, "split": desk.split, "inferences": desk.inferences}
-        return JSONResponse({"status": "ok", **served, **desk.counts})
+        served = {"run": self.engine.run, "split": self.engine.split, "inferences": list(self._engines)}
+        return JSONResponse({"status": "ok", **served, **self.engine.counts})
 
     def error_page(self, request: Request, status: int, message: str) -> Response:
         fields: Fields = dict(request.query_params)
@@ -196,12 +146,49 @@ class _SearchSite(Site):
         return fields, requests.read(fields, photo)
 
     async def _search(self, query: Query) -> ResultPage:
-        return await anyio.to_thread.run_sync(self._desk.search, query, limiter=self._searches)
+        return await anyio.to_thread.run_sync(self._results, query, limiter=self._searches)
+
+    def _results(self, query: Query) -> ResultPage:
+        """The results of a query. Raises InputError and UsageError as the engine."""
+        inference = query.inference or next(iter(self._engines))
+        if inference not in self._engines:
+            raise UsageError(unknown("inference", inference, self._engines))
+        engine, parts = self._engines[inference], _parts(query)
+        target = direction(parts, query.to, engine.counts["captions"])
+        items = engine.counts["images" if target == TO_IMAGES else "captions"]
+        deepest, end = requests.DEEPEST, query.offset + query.k
+        if query.group is not None:
+            deepest = min(deepest, _COMPARED // max(1, items))
+            if end > deepest:
+                raise UsageError(
+                    f"grouped, the first {deepest:,} results among {items:,} can be asked for, not those to {end:,}"
+                )
+        # One more hit shows whether further results exist.
+        limits = Limits(query.k + 1, query.to, query.where, query.group, query.offset, query.min_probability)
+        longer = engine.ask(parts, limits)
+        answer = replace(longer, hits=longer.hits[: query.k], regions=longer.regions[: query.k])
+        more = len(longer.hits) > query.k and query.photo is None and end + query.k <= deepest
+        document = answer_document(engine, answer, target, self._reason)
+        document |= {"offset": query.offset, "next": end if more else None}
+        image_ids = {hit.image_id for hit in answer.hits}
+        image_id: int | str | None = query.image_id
+        if image_id is not None:
+            image_id = image_id if engine.named else int(image_id)
+            image_ids.add(image_id)
+        if target == TO_IMAGES:
+            image_ids.update(number for hit in answer.hits for number in hit.alike[:ALIKE])
+        pictures = frozenset(number for number in image_ids if engine.picture(number) is not None)
+        # Only a sentence that finds images by their regions has any.
+        matched = zip(answer.hits, answer.regions, strict=False)
+        drawings = [drawing(matches, hit.width, hit.height) for hit, matches in matched]
+        small = None if query.photo is None else thumbnail(query.photo, _PREVIEW)
+        preview = None if small is None else data_uri(small)
+        return ResultPage(answer, document, image_id, pictures, drawings, preview)
 
     def _rendered(self, fields: Fields, **values: Any) -> str:
         """fields: of the form, as the visitor sent them."""
         form: Fields = dict.fromkeys(Query.model_fields, "")
-        form |= {"k": str(requests.DEFAULT_K), "inference": self._desk.inferences[0], **fields}
+        form |= {"k": str(requests.DEFAULT_K), "inference": next(iter(self._engines)), **fields}
         options = ("k", "inference", "where", "group", "min_probability")
 
         def again(**subject: object) -> str:
