@@ -109,6 +109,9 @@ def task_of_vectors(
         )
         disjoint(bank.split, split, where, "bank", names)
     validation = None if val is None else val.split(WHOLE, device)
+    for further, name in ((bank.split, "bank"), (validation, "validation data")):
+        for kind in ("images", "captions") if further is not None else ():
+            rows.require_others(getattr(split, kind), getattr(further, kind), kind, name)
     about: dict[str, object] = {"similarity": vectors.compared_by}
     if vectors.files:
         about |= dict(zip(("images", "captions"), vectors.where, strict=True))

@@ -89,6 +89,18 @@ def require_distinct(where: str, vectors: Float[Tensor, "rows dim"], owners: Int
     )
 
 
+def require_others(
+    ranked: Float[Tensor, "rows dim"], further: Float[Tensor, "others width"], kind: str, name: str
+) -> None:
+    """Raises InputError when most ranked vectors are among further ones too. A few may be, such as
+    captions of equal words. kind: images or captions; name: of the further ones."""
+    count = int(np.isin(_as_bytes(ranked), _as_bytes(further)).sum()) if len(further) else 0
+    if 2 * count > len(ranked):
+        raise InputError(
+            f"{count} of the {len(ranked)} {kind} that are ranked are in the {name} too: these have to be other vectors"
+        )
+
+
 def _as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
     rows = np.ascontiguousarray(vectors.cpu().numpy())
     return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
