@@ -10,21 +10,6 @@ from tests.train.encoders.contract import weights_of
 from vse_pipe.train.heads import GPO, l2norm, l2norm_eps, normalize, thinned, without_some
 
 
-@pytest.mark.parametrize(
-    ("norm", "scale", "length"),
-    [
-        (l2norm, 1e-9, 1.0),
-        (l2norm_eps, 1e-9, 0.5),
-        (normalize, 1e-9, 1.0),
-        (l2norm, 1e-16, 1.0),
-        (normalize, 1e-16, 1e-3),
-    ],
-)
-def test_a_short_vector_and_only_the_two_branch_norm_has_a_floor(norm, scale, length):
-    vectors = torch.tensor([[6.0, 8.0]], dtype=torch.float64) * scale
-    torch.testing.assert_close(norm(vectors) / length, torch.tensor([[0.6, 0.8]], dtype=torch.float64))
-
-
 @pytest.mark.parametrize("norm", [l2norm, l2norm_eps, normalize])
 def test_zero_rows_stay_zero_and_their_gradient_is_finite(norm):
     vectors = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)

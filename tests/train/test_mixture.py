@@ -9,7 +9,7 @@ from scipy import stats
 
 from tests.naive import training as naive
 from vse_pipe.train import mixture
-from vse_pipe.train.mixture import against_truth, auc
+from vse_pipe.train.mixture import auc
 
 
 def _losses(low: int, high: int, seed: int = 0, shapes=((2.5, 12.0), (8.0, 4.0))) -> np.ndarray:
@@ -111,13 +111,3 @@ def test_auc_is_the_share_of_ordered_pairs(points):
     score, wanted = np.array(points, float)[:, 0], np.array(points, float)[:, 1] > 0
     ordered = [(a > b) + 0.5 * (a == b) for a in score[wanted] for b in score[~wanted]]
     assert auc(score, wanted) == (pytest.approx(np.mean(ordered)) if ordered else None)
-
-
-@pytest.mark.parametrize(
-    ("posterior", "mismatched", "figures"),
-    [([0.9, 0.8, 0.3, 0.1], [0, 1, 0, 1], (0.5, 0.75, 0.5, 0.5)), ([0.9, 0.8], [0, 0], (0.0, None, None, None))],
-)
-def test_figures_of_a_split_and_none_for_what_is_undefined(posterior, mismatched, figures):
-    posterior = np.array(posterior)
-    found = against_truth(posterior, posterior > 0.5, np.array(mismatched, bool))
-    assert found == dict(zip(("mismatched", "auc", "precision", "recall"), figures, strict=True))

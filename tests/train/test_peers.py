@@ -37,8 +37,8 @@ def test_the_networks_are_alike_but_not_the_same_and_each_is_taught_by_the_other
 @pytest.mark.parametrize(
     ("epoch", "options", "steps"),
     [
-        *((epoch, {}, 14 if epoch > 2 else 7) for epoch in range(1, 6)),
-        *((epoch, {"noisy_from": share}, steps) for share, steps in ((0.0, 14), (1.0, 7)) for epoch in (1, 5)),
+        *((epoch, {}, 14 if epoch > 2 else 7) for epoch in (2, 3)),
+        *((1, {"noisy_from": share}, steps) for share, steps in ((0.0, 14), (1.0, 7))),
     ],
 )
 def test_noisy_pairs_come_in_the_second_half_of_the_epochs_after_the_warm_up_or_as_is_asked(epoch, options, steps):

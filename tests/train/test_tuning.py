@@ -82,7 +82,7 @@ def _here(folder):
     [
         ({"lr": 1e-3}, {}),
         ({**LORA, "wise": True}, {"chunk": 3, "average": 0.9}),
-        ({"tune": "last", "blocks": 1, "checkpointing": True}, {"precision": "bfloat16"}),
+        ({"tune": "last", "blocks": 1}, {"precision": "bfloat16"}),
     ],
 )
 def test_a_killed_run_goes_on_and_ends_bit_equal(options, train):

@@ -15,9 +15,7 @@ A list with an entry for each epoch that split:
 - ``alignment``: number ``rows`` and sorted ``mean`` of the refined alignments of ``transported``
   images (more than half of their mass moved) and ``untransported`` ones;
 - ``rematched``: at most twelve pairs that the last plan rematched most clearly: ``image_id``,
-  ``caption_id``, ``rematch_caption_id``, ``weight``;
-- ``truth``: ``mismatched`` (share), ``auc`` of the posterior, ``precision`` and ``recall`` of the
-  mismatched; null where ``by`` is ``split``.
+  ``caption_id``, ``rematch_caption_id``, ``weight``.
 """
 
 from pathlib import Path

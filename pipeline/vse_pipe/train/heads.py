@@ -37,7 +37,7 @@ class Branch(nn.Module):
             self.add_module(f"fc{place}", _hidden(params, sizes[place - 1], sizes[place]))
         self.add_module(f"fc{last}", nn.Linear(sizes[-2], sizes[-1]))
         if params.nonlinear and params.batch_norm == "last":
-            self.bn = _batch_norm(embed_size)
+            self.bn = nn.BatchNorm1d(embed_size)
         for layer in self.modules():
             if isinstance(layer, nn.Linear):
                 _uniform(layer.parameters(), 1.0 / math.sqrt(layer.in_features), rng)
@@ -52,13 +52,8 @@ class Branch(nn.Module):
 
 
 def _hidden(params: BranchShape, inputs: int, outputs: int) -> nn.Sequential:
-    normalised = [_batch_norm(outputs)] if params.batch_norm == "first" else []
+    normalised = [nn.BatchNorm1d(outputs)] if params.batch_norm == "first" else []
     return nn.Sequential(nn.Linear(inputs, outputs), *normalised, nn.ReLU(), nn.Dropout(params.dropout))
-
-
-def _batch_norm(size: int) -> nn.BatchNorm1d:
-    """eps 1e-5 and momentum 0.1, as in the authors' PyTorch code."""
-    return nn.BatchNorm1d(size, eps=1e-5, momentum=0.1)
 
 
 def _uniform(weights: Iterable[Tensor], bound: float, rng: torch.Generator) -> None:
@@ -199,7 +194,10 @@ class GPO(nn.Module):
         places past the size have weight 0."""
         distinct, which = sizes.unique(return_inverse=True)
         places = _encoded(longest, self.gru.input_size).to(self.linear.weight, non_blocking=True)
-        states = padded(self.gru(packed(places.expand(len(distinct), -1, -1), distinct))[0], longest)
+        states = padded(
+            self.gru(packed(places.expand(len(distinct), -1, -1), distinct))[0],
+            longest,
+        )
         scores = self.linear(states.unflatten(-1, (2, -1)).mean(dim=-2))[..., 0] / _TEMPERATURE
         past = torch.arange(longest) >= distinct[:, None]
         past, which = (side.to(scores.device, non_blocking=True) for side in (past, which))

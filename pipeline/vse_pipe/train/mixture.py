@@ -230,24 +230,6 @@ def auc(score: Float[ndarray, " pairs"], is_positive: Bool[ndarray, " pairs"]) -
     return float(above / (positives * negatives))
 
 
-def against_truth(
-    posterior: Float[ndarray, " pairs"], clean: Bool[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"]
-) -> dict[str, float | None]:
-    """Share of mismatched pairs, AUC of ``1 - posterior`` for them, precision and recall of
-    ``~clean``.
-
-    Precision is None where all pairs are clean, AUC and recall where no pair is mismatched.
-    """
-    rejected, correct = int((~clean).sum()), int((~clean & mismatched).sum())
-    total = int(mismatched.sum())
-    return {
-        "mismatched": float(mismatched.mean()),
-        "auc": auc(-posterior, mismatched),
-        "precision": correct / rejected if rejected else None,
-        "recall": correct / total if total else None,
-    }
-
-
 def trust_summary(trust: Float[ndarray, " pairs"], above: float, mismatched: Bool[ndarray, " pairs"] | None) -> str:
     """A message: the number of pairs with trust over ``above``, and the AUC of the mismatched
     pairs, where known."""

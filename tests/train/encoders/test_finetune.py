@@ -209,16 +209,6 @@ def test_rows_of_the_features_are_images_as_they_were_extracted_and_draws_follow
     assert torch.equal(_drawn(pictures, [range(16)]), whole)
 
 
-def test_centre_crops_are_the_extraction_s_own_and_may_be_mirrored(project):
-    still, turned = (_drawn(_pictures(project, Drawing("center", flip, 5)), [range(16)]) for flip in (False, True))
-    (tested,) = _pictures(project).tested([np.arange(8).repeat(2)])
-    assert torch.equal(still, tested)
-    kinds = [bool(torch.equal(a, b)) for a, b in zip(turned, still, strict=True)]
-    assert set(kinds) == {True, False}
-    for pixels, plain, same in zip(turned, still, kinds, strict=True):
-        assert torch.equal(pixels, plain if same else plain.flip(2))
-
-
 def test_changed_missing_and_foreign_files_are_named(project):
     pictures = _pictures(project)
     (RAW / "002.png").write_bytes((RAW / "003.png").read_bytes())

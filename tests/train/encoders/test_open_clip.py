@@ -74,25 +74,20 @@ def test_a_step_has_the_gradients_of_open_clips_own(kind, loss, times):
         torch.testing.assert_close(gradient, expected[named[name]], rtol=1e-6, atol=1e-12, msg=name)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"checkpointing": True}, {"tune": "lora"}, {"tune": "lora", "checkpointing": True}]
-)
-def test_chunks_and_checkpointing_change_no_gradient(options):
+@pytest.mark.parametrize("options", [{}, {"tune": "lora"}])
+def test_chunks_change_no_gradient(options):
     batch, *_ = pairs.batch_of()
-    plain = pairs.model_of(pairs.built(), **{**options, "checkpointing": False}).double()
     model = pairs.model_of(pairs.built(), **options).double()
-    for one in (plain, model):
-        for name, weight in one.named_parameters():
-            if "lora_b" in name:
-                nn.init.normal_(weight, 0.0, 0.1, generator=torch.Generator().manual_seed(1))
-    loss, expected = _gradients(plain, batch)
+    for name, weight in model.named_parameters():
+        if "lora_b" in name:
+            nn.init.normal_(weight, 0.0, 0.1, generator=torch.Generator().manual_seed(1))
+    loss, expected = _gradients(model, batch)
     expected = {name: value.clone() for name, value in expected.items()}
-    for chunk in (0, 3):
-        value, gradients = _gradients(model, batch, chunk=chunk)
-        assert value == pytest.approx(loss, rel=1e-12)
-        assert gradients.keys() == expected.keys()
-        for name, gradient in gradients.items():
-            torch.testing.assert_close(gradient, expected[name], rtol=1e-9, atol=1e-14)
+    value, gradients = _gradients(model, batch, chunk=3)
+    assert value == pytest.approx(loss, rel=1e-12)
+    assert gradients.keys() == expected.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-9, atol=1e-14)
 
 
 def test_an_addition_is_alpha_over_rank_times_b_a_and_begins_at_zero():

@@ -64,7 +64,7 @@ def test_equals_plain_loops(variant, weighted, pairs, seed, owners, gamma, eps, 
     _close(hal.loss(batch, hal.Params(gamma=gamma, eps=eps, variant=variant)), expected)
 
 
-def test_negative_similarities_are_a_dead_end_that_extended_has_not():
+def test_negative_similarities_are_a_dead_end_and_the_message_says_so():
     scores, options = (torch.rand(6, 6) - 1.5).requires_grad_(), {"gamma": 60, "eps": 0.7, "variant": "paper"}
     total = _hal(scores, **options).total()
     total.backward()
@@ -72,16 +72,6 @@ def test_negative_similarities_are_a_dead_end_that_extended_has_not():
     said = hal.stuck(total.item(), 6, hal.Params(**options))
     assert "pulls no pair together; set loss.hal.variant: extended" in said
     assert hal.stuck(_hal(torch.eye(6), **options).total().item(), 6, hal.Params(**options)) is None
-    above, params = torch.rand(5, 5) + 0.01, {"gamma": 30.0, "eps": 0.3}
-    paper, extended = (_hal(above, variant=name, **params).per_pair for name in ("paper", "extended"))
-    torch.testing.assert_close(extended, paper, rtol=0, atol=0)
-    for height in (0.0, -1e-3, -0.5, -1.0, -7.0):
-        scores = torch.full((5, 5), height, requires_grad=True)
-        _hal(scores, variant="extended", **params).total().backward()
-        torch.testing.assert_close(5 * scores.grad.diagonal(), torch.full((5,), -0.1))
-    below = -torch.rand(5, 5, dtype=torch.float64)
-    expected = naive.hal(below.tolist(), 30.0, 0.3, False, extended=True)
-    _close(_hal(below, variant="extended", **params), expected)
 
 
 # HAL of EMNLP.

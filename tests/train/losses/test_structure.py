@@ -13,7 +13,6 @@ from tests.naive import losses as naive
 from tests.train.losses.contract import DRAWN, OWNERS, batch_of, check_contract, some_batch, some_scores, some_vectors
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.losses.structure import euclidean, hardest_triplets
 from vse_pipe.train.matches import Incidence
 from vse_pipe.train.scored import LossTerms, Scored
 
@@ -60,7 +59,7 @@ def test_the_mask_is_inherent_scores_are_not_read_and_a_large_top_is_all(variant
     assert torch.equal(beyond, everything)
 
 
-def test_what_has_no_meaning_is_refused_and_distances_have_a_floor():
+def test_what_has_no_meaning_is_refused():
     with pytest.raises(InputError, match="structure needs the vectors"):
         _loss(Scored.from_scores(some_scores()))
     with pytest.raises(ValidationError, match="no term of images"):
@@ -68,14 +67,6 @@ def test_what_has_no_meaning_is_refused_and_distances_have_a_floor():
     batch = some_batch(owners=OWNERS)
     with_term, without = (_loss(batch, margin=2.0, lambda2=factor) for factor in (3.0, 0.0))
     assert torch.equal(with_term.per_pair, without.per_pair)
-    distances = torch.tensor([[0.5, 0.1, 0.9, 0.3]])
-    matching = torch.tensor([[False, True, False, False]])
-    kept = hardest_triplets(torch.tensor([0.4, 0.1]), torch.tensor([0, 0]), distances, matching, margin=0.25, top=2)
-    torch.testing.assert_close(kept, torch.tensor([[0.35, 0.15], [0.05, 0.0]]))
-    point = torch.tensor([[0.6, 0.8]], dtype=torch.float64)
-    assert euclidean(point, point).item() == 0
-    assert euclidean(point, point, floor=1e-4).item() == pytest.approx(0.01)
-    assert euclidean(point, -point).item() == pytest.approx(2)
 
 
 @settings(deadline=None)

@@ -94,7 +94,6 @@ def test_the_split_can_be_the_truth():
     scheme = some_scheme(replace(pairs, mismatched=truth), "max", "l2rm", **how)
     scheme.start(1)
     assert (scheme.division.clean == ~truth).all()
-    assert scheme.record()["truth"]["precision"] == 1.0
     with pytest.raises(InputError, match="mismatched ones are known"):
         some_scheme(pairs, "max", "l2rm", **how)
     with pytest.raises(ValidationError, match="rematches all pairs"):
@@ -161,8 +160,8 @@ def test_costs_are_recorded():
     scheme.terms(*_encoded(scheme))
     record = scheme.record()
     assert sum(record["cost"]["matched"]) == sum(record["cost"]["mismatched"]) == 8
-    assert (record["matched"], record["by"], record["truth"]) == (24, "split", None)
-    assert set(record) == {"matched", "by", "cost", "alignment", "rematched", "truth"}
+    assert (record["matched"], record["by"]) == (24, "split")
+    assert set(record) == {"matched", "by", "cost", "alignment", "rematched"}
 
 
 def _case(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -22,11 +22,9 @@ from vse_pipe.export.export import export_run
 from vse_pipe.export.pack import pack
 from vse_pipe.extract.stage import extract
 from vse_pipe.extract.text_stage import extract_texts
-from vse_pipe.inject.stage import inject
 from vse_pipe.prepare.stage import prepare
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
-from vse_pipe.report.stage import report
 from vse_pipe.search.engine import Engine
 from vse_pipe.tools.choose import Candidate, params_of
 from vse_pipe.train.stage import train
@@ -141,24 +139,7 @@ def test_the_model_is_made_once_and_sentences_and_photos_go_through_its_towers(p
 
 
 @pytest.mark.acceptance
-def test_heads_are_trained_on_top_and_both_are_reported(params):
-    inject(params, "clean")
-    train(params, "head", "cpu")
-    for name in RUNS:
-        embed(params, name, "cpu")
-        evaluate(params, name, ["nns", "csls"])
-    assert model_files.read_config(paths.trained("head"))["embed_size"] == 8
-    report(params)
-    page = Path("reports/index.html").read_text()
-    assert "infonce loss with zero_shot" in page
-    assert "head" in Path("reports/plots/history.csv").read_text()
-    assert "zero" not in Path("reports/plots/history.csv").read_text()
-    report(replace(params, runs={"zero": params.runs["zero"]}))
-    assert "Learning curves" not in Path("reports/index.html").read_text()
-
-
-@pytest.mark.acceptance
-def test_it_is_exported_and_packed_with_what_is_known_and_measured_on_another_data_set(params):
+def test_it_is_exported_and_packed_with_what_is_known(params):
     assert export_run(params, "zero", "csls", "npy", "text_to_image", Path("out"), "cpu")
     pack(params, "zero", Path("hub"), None)
     card = Path("hub/README.md").read_text()
@@ -172,21 +153,6 @@ def test_it_is_exported_and_packed_with_what_is_known_and_measured_on_another_da
     ):
         stored = embeddings.read(paths.embedded("zero") / name).vectors[: len(found)]
         np.testing.assert_allclose(found.numpy(), stored, atol=1e-6)
-    lines = [f"{number}.jpg,a dog {number},test" for number in range(4)]
-    Path("raw/mine.csv").write_text("\n".join(["image,caption,split", *lines]) + "\n")
-    model = Path("models/siglip")
-    seen = {"backbone": "open_clip", **pairs.named(model)}
-    changed = pairs.loaded(
-        model,
-        datasets={**pairs.PARAMS["datasets"], "mine": {"format": "csv", "source": "raw/mine.csv"}},
-        features={"seen": {"dataset": "photos", **seen}, "mine": {"dataset": "mine", **seen}},
-        transfers={"moved": {"run": "zero", "dataset": "mine"}},
-    )
-    prepare(changed, "mine")
-    extract(changed, "mine", "cpu")
-    embed(changed, "moved", "cpu")
-    evaluate(changed, "moved", ["nns"])
-    assert evaluation.read_metrics(paths.evaluated("moved", "nns"))["image_to_text"]["queries"] == 4
 
 
 def test_sides_of_two_pairs_are_refused_nothing_is_lost_and_there_is_nothing_to_choose(params):
@@ -206,7 +172,6 @@ def test_sides_of_two_pairs_are_refused_nothing_is_lost_and_there_is_nothing_to_
     ("changes", "message"),
     [
         ({"image": "linear"}, "image: image encoder 'linear' has weights, and scheme 'zero_shot' trains none"),
-        ({"text": "residual"}, "text: text encoder 'residual' has weights, and scheme 'zero_shot' trains none"),
         ({"scheme": "plain"}, "scheme: scheme 'plain' has nothing to train"),
     ],
 )

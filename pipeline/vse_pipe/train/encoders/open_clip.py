@@ -63,8 +63,6 @@ class TunedSide(nn.Module):
                 f"{embed_size}; set train.embed_size: {pair.dimensions}"
             )
         self.network = getattr(pair, self.side).requires_grad_(False)
-        if params.checkpointing:
-            _checkpoint(self._tower())
         if params.tune == "lora":
             self._adapt(rng)
         for name, weight in self.network.named_parameters():
@@ -191,14 +189,6 @@ def _depth(name: str, prefix: str, count: int) -> int:
     if name.startswith(prefix):
         return int(name.removeprefix(prefix).partition(".")[0]) + 1
     return 0 if _BEFORE & set(name.split(".")) else count + 1
-
-
-def _checkpoint(tower: Any) -> None:
-    model = tower.model
-    if tower.side == "text" and not hasattr(model, "text"):
-        model.transformer.grad_checkpointing = True
-    else:
-        (model.visual if tower.side == "image" else model.text).set_grad_checkpointing(True)
 
 
 def _additions_alone(side: nn.Module, state: dict, prefix: str, metadata: dict) -> None:

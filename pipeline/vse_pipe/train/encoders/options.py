@@ -65,8 +65,6 @@ class PairShape(Strict):
     """for ``lora``: of the additions"""
     alpha: PositiveFloat = 16.0
     """for ``lora``: additions are multiplied by alpha / rank"""
-    checkpointing: bool = False
-    """computes activations again in the backward pass: less memory, a third more time"""
     wise: bool = False
     """keeps weights between the first and the trained ones: of the shares 0, 0.1, ..., 1 the one
     that validates best (WiSE-FT)"""

@@ -18,7 +18,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch, Pairs
-from vse_pipe.train.mixture import SMALLEST_BATCH, Division, against_truth, fit_beta
+from vse_pipe.train.mixture import SMALLEST_BATCH, Division, fit_beta, trust_summary
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import L2rmOptions as Params
 from vse_pipe.train.scored import LossTerms, cross_entropy, hardest, with_reverse
@@ -63,7 +63,7 @@ class L2rm(Scheme):
         division = self._divided(epoch)
         self.tally = Tally(division, self.setting.pairs)
         self.costs.start(self.moment(epoch))
-        say(f"l2rm: {int(division.clean.sum())} of {len(division.clean)} pairs are taken for matched")
+        say(f"l2rm: {trust_summary(division.probability, self.params.threshold, self.setting.pairs.mismatched)}")
         if division.trains:
             self.division = division
         else:
@@ -260,16 +260,14 @@ class Tally:
         self._partner[pairs] = pairs[refined.argmax(axis=1)]
 
     def record(self) -> dict:
-        probability, clean = self.division.probability, self.division.clean
         matched, mismatched = self._costs.tolist()
         edges = _COST_EDGES.round(6).tolist()
         return {
-            "matched": int(clean.sum()),
+            "matched": int(self.division.clean.sum()),
             "by": "split" if self.truth is None else "truth",
             "cost": {"edges": edges, "matched": matched, "mismatched": mismatched},
             "alignment": self._alignment(),
             "rematched": self._rematched(),
-            "truth": None if self.truth is None else against_truth(probability, clean, self.truth),
         }
 
     def _alignment(self) -> dict | None:
