@@ -17,7 +17,6 @@ from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, missing_package
 from vse_pipe.core.files import read_json, require, sha256
 from vse_pipe.core.locks import claim
-from vse_pipe.core.text import SPECIAL
 from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.project import code, paths
 from vse_pipe.project.params.typed import Member, Params
@@ -51,11 +50,6 @@ def extract_texts(params: Params, name: str) -> Path:
         columns = (captions.CaptionColumn(prepared, column) for column in ("text", "split"))
         corpus = Corpus(*columns)
         state = method.fit(corpus, options, params.seed)
-        if state.words == SPECIAL and traits.gives == "tokens":
-            warn(
-                f"extract {name}: no word of the train and val captions is kept (there are none, or "
-                "none is seen min_count times), so every word of every caption is unknown"
-            )
         result = write(out, ids, corpus.texts, method, options, state, {**about, **state.about})
     seconds = time.monotonic() - started
     paths.record_seconds(out, seconds)

@@ -1,9 +1,8 @@
 """prepare: images.parquet, captions.parquet and phrases.parquet of a data set in any format."""
 
 import time
+from collections import Counter
 from pathlib import Path
-
-import pyarrow.compute as pc
 
 from vse_pipe.artifacts import captions, digests, identity, images, names, regions
 from vse_pipe.core import files, memory
@@ -94,8 +93,8 @@ def _refuse_broken(dataset: str, source: Source, node: Dataset) -> None:
     broken, count = source.broken, source.images.num_rows
     if not broken:
         return
-    more = f"; and {len(broken) - _FIRST} more" if len(broken) > _FIRST else ""
-    message = f"{len(broken)} of {count} images below {source.root} cannot be used: {'; '.join(broken[:_FIRST])}{more}"
+    first = "; ".join(broken[:_FIRST])
+    message = f"{len(broken)} of {count} images below {source.root} cannot be used: {first}"
     if len(broken) == count:
         raise InputError(f"{message}. No image is left; look at `source` and `images` in datasets.{dataset}")
     if node.on_error == "fail":
@@ -104,13 +103,11 @@ def _refuse_broken(dataset: str, source: Source, node: Dataset) -> None:
 
 
 def _report(dataset: str, source: Source, seconds: float) -> None:
-    optional = {"captions": source.captions if len(source.captions) else None, "phrases": source.phrases}
-    tables = {"images": source.images} | {name: table for name, table in optional.items() if table is not None}
-    counts = []
-    for split in pc.unique(source.images["split"]).to_pylist():
-        sizes = [f"{pc.sum(pc.equal(table['split'], split)).as_py() or 0} {name}" for name, table in tables.items()]
-        counts.append((images.SPLITS.index(split), f"{split} {' / '.join(sizes)}"))
-    line = f"prepare {dataset}: {', '.join(count for _, count in sorted(counts))}"
+    tables = {"images": source.images, "captions": source.captions, "phrases": source.phrases}
+    sizes = {name: Counter(table["split"].to_pylist()) for name, table in tables.items() if table}
+    splits = [split for split in images.SPLITS if split in sizes["images"]]
+    counts = [f"{split} {' / '.join(f'{size[split]} {name}' for name, size in sizes.items())}" for split in splits]
+    line = f"prepare {dataset}: {', '.join(counts)}"
     if source.regions is not None:
         for split, recall in source.regions.recall.items():
             line += f", {100 * recall['recall']:.2f} % of {recall['mentions']} mentions of {split} covered (IoU 0.5)"

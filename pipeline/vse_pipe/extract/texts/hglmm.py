@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Float32, Float64
 from scipy.sparse import csr_array
 
 from vse_pipe.core.console import track, warn
-from vse_pipe.core.errors import InputError, first_line
+from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import derive_seed
 from vse_pipe.extract.text_methods import Corpus, State, bags, known_words, splitter
 from vse_pipe.extract.texts.options import HglmmOptions as Params
@@ -31,17 +31,15 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
             f"hglmm: components is {params.components}, the train captions hold {len(trained)} known words"
         )
     start = derive_seed(seed, "mixture") % 2**32
-    fitted = fit_mixture(points[trained], params.components, start, params.max_iterations, params.tolerance)
-    if not fitted.converged:
-        warn(f"hglmm: the mixture still gained after {params.max_iterations} iterations; raise max_iterations")
+    mixture, history = fit_mixture(points[trained], params.components, start, params.max_iterations, params.tolerance)
     about["mixture"] = {
         "words": len(trained),
-        "iterations": len(fitted.history) - 1,
-        "log_likelihood": fitted.history[-1],
-        "laplacian_share": float(fitted.mixture.laplacian.mean()),
+        "iterations": len(history) - 1,
+        "log_likelihood": history[-1],
+        "laplacian_share": float(mixture.laplacian.mean()),
     }
-    arrays = {"vectors": points.astype(np.float32), "ica": rotation, "ica_mean": offset, **vars(fitted.mixture)}
-    state = State(words, {**arrays, "laplacian": fitted.mixture.laplacian.astype(np.uint8)}, about)
+    arrays = {"vectors": points.astype(np.float32), "ica": rotation, "ica_mean": offset, **vars(mixture)}
+    state = State(words, {**arrays, "laplacian": mixture.laplacian.astype(np.uint8)}, about)
     return state if params.pca is None else _reduced(state, list(corpus.texts_of("train")), params.pca, params)
 
 
@@ -74,7 +72,6 @@ def _independent(
 ) -> tuple[Float64[np.ndarray, "components dim"], Float64[np.ndarray, " dim"]]:
     """(rotation, offset) of the ICA; (vectors - offset) @ rotation.T has variance 1."""
     from sklearn.decomposition import FastICA
-    from sklearn.exceptions import ConvergenceWarning
 
     count, dim = vectors.shape
     if params.ica == "none":
@@ -86,12 +83,9 @@ def _independent(
             "dimensions, which are too few: set ica to a smaller number or to none"
         )
     ica = FastICA(components, whiten="unit-variance", random_state=seed, max_iter=params.ica_iterations, tol=1e-4)
-    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        try:
-            ica.fit(vectors.astype(np.float64))
-        except (ValueError, np.linalg.LinAlgError) as error:
-            raise InputError(f"hglmm: the word vectors do not vary ({first_line(error)}); set ica: none") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ica.fit(vectors.astype(np.float64))
     if ica.n_iter_ == params.ica_iterations:
         warn(f"hglmm: the ICA did not converge in {params.ica_iterations} iterations; raise ica_iterations")
     return ica.components_, ica.mean_
@@ -137,15 +131,6 @@ class Mixture:
     scale: Float64[np.ndarray, "components dim"]
 
 
-@dataclass(frozen=True)
-class MixtureFit:
-    """history: the mean log-likelihood of a point under the first mixture and after each step."""
-
-    mixture: Mixture
-    history: list[float]
-    converged: bool
-
-
 def posteriors(mixture: Mixture, points: Points) -> tuple[Shares, Float64[np.ndarray, " points"]]:
     """The share of each component in each point, and the log-likelihood of each point."""
     joint = np.empty((len(points), len(mixture.weights)))
@@ -162,9 +147,12 @@ def posteriors(mixture: Mixture, points: Points) -> tuple[Shares, Float64[np.nda
     return shares / total, (top + np.log(total))[:, 0]
 
 
-def fit_mixture(points: Points, components: int, seed: int, max_iterations: int, tolerance: float) -> MixtureFit:
+def fit_mixture(
+    points: Points, components: int, seed: int, max_iterations: int, tolerance: float
+) -> tuple[Mixture, list[float]]:
     """EM from a k-means++ start, until the mean log-likelihood gains less than ``tolerance`` or
-    ``max_iterations``.
+    ``max_iterations``. Returns the mixture, and the mean log-likelihood of a point under the first
+    one and after each step.
 
     The M step takes, per component and dimension, the density with the higher expected
     log-likelihood, at its best location and scale, so the log-likelihood never falls. Scales stay
@@ -182,8 +170,8 @@ def fit_mixture(points: Points, components: int, seed: int, max_iterations: int,
         shares, likelihood = posteriors(mixture, points)
         history.append(float(likelihood.mean()))
         if history[-1] - history[-2] < tolerance:
-            return MixtureFit(mixture, history, True)
-    return MixtureFit(mixture, history, False)
+            break
+    return mixture, history
 
 
 def _start(points: Points, components: int, seed: int) -> Shares:
