@@ -1,6 +1,5 @@
 """Shards: written, read, damaged, and put together."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -10,10 +9,9 @@ import pytest
 import torch
 
 from tests.extract import project
-from tests.extract.project import OUT, outputs
+from tests.extract.project import OUT
 from vse_pipe.artifacts import features
 from vse_pipe.core.errors import IntegrityError
-from vse_pipe.extract import stage
 from vse_pipe.extract.assemble import assemble
 from vse_pipe.extract.job import Job, Output, Shard, plan
 from vse_pipe.extract.shards import Shards, read
@@ -106,33 +104,3 @@ def test_images_without_features_are_left_out_with_their_reason(job: Job, withou
         assert (row["row"] is None) == (row["boxes"] is None) == lost
         said = ("unreadable", f"{row['image_id']} is cut") if lost else ("ok", "")
         assert (row["status"], row["detail"]) == said
-
-
-@pytest.fixture
-def shards_alone(tiny: Path) -> dict[str, bytes]:
-    """What an extraction makes that was then interrupted before it put its shards together."""
-    whole = project.extract("random_filters")
-    shutil.rmtree(OUT)
-
-    def stopped(*args) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(stage, "assemble", stopped)
-        project.extract("random_filters")
-    assert {name.split("/")[0] for name in outputs()} == {"shards"}
-    return whole
-
-
-def test_a_damaged_shard_is_computed_again(shards_alone, computed: list[int], capsys) -> None:
-    flip(sorted((OUT / "shards").glob("*/*"))[1], -1)
-    computed.clear()
-    assert project.extract("random_filters") == shards_alone
-    assert computed == [4]
-    assert "computing shard 1 again" in capsys.readouterr().err
-
-
-def test_shards_of_another_fingerprint_are_replaced(shards_alone: dict[str, bytes]) -> None:
-    written = project.extract("random_filters", filters=16)
-    assert json.loads(written["meta.json"])["shape"] == [9, 32]
-    assert sorted(written) == project.WRITTEN

@@ -29,16 +29,6 @@ def test_unit_length_of_every_region_or_as_they_are() -> None:
     assert np.array_equal(forward(normalise=False)(BATCH).features, BATCH)
 
 
-@pytest.mark.parametrize(("store", "given", "dtype"), [
-    ("float32", "float32", "float32"), ("float16", "float32", "float16"),
-    (None, "float16", "float16"), ("float32", "float16", "float32"),
-])  # fmt: skip
-def test_stored_type(store: str | None, given: str, dtype: str) -> None:
-    found = forward(normalise=False, store=store)(BATCH.astype(given)).features
-    assert found.dtype == np.dtype(dtype)
-    assert np.array_equal(found, BATCH.astype(given).astype(dtype))
-
-
 class Boxed(nn.Module):
     """Two arrays an image in, features and a box of the second out."""
 
@@ -74,9 +64,6 @@ def test_the_first_item_that_fails_is_named_and_the_threads_end() -> None:
     with pytest.raises(InputError, match="row 3: broken"):
         list(batches(WORK, failing, ahead=2, workers=3))
     assert threading.active_count() == before
-
-
-ONES = np.ones(2, np.float32)
 
 
 @pytest.mark.parametrize(("read", "message"), [

@@ -1,16 +1,12 @@
 """The digest of a feature file, backbones by name, shares, and options that are refused."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from tests.extract import project
-from tests.toy_project import PARAMS, load_params, write_prepared
 from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError
 from vse_pipe.extract import job
-from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.job import with_backbone
 from vse_pipe.project import code
 from vse_pipe.project.registry import BACKBONES
@@ -29,19 +25,6 @@ def test_all_code_that_an_extraction_runs_counts_or_is_known_to_decide_nothing()
     assert "pair" not in room(members["vgg19"])
     assert "published" not in room(members["open_clip"])
     assert len({code.digest(work | own) for own in members.values()}) == len(members)
-
-
-@pytest.mark.parametrize("name", ["vgg19", "precomp"])
-def test_the_description_holds_the_digest_of_the_work_and_of_the_member(folder, name) -> None:
-    write_prepared()
-    features = {**PARAMS["features"], "other": {"dataset": "toy", "backbone": name}}
-    node = load_params(folder, features=features).features["other"]
-    backbone = replace(project.NOTHING, about={"weights": 1}, libraries=("torch",))
-    described = job.describe(node, backbone, "cpu", "float32")
-    assert described["code_sha256"] == code.digest(code.closure([*job._WORK, BACKBONES.module(name)]))
-    assert (set(described["libraries"]), described["weights"]) == ({"numpy", "torch"}, 1)
-    assert job.digest_of({"a": 1, "b": [2]}) == job.digest_of({"b": [2], "a": 1})
-    assert job.digest_of({"a": 1}) != job.digest_of({"a": 2})
 
 
 @pytest.mark.parametrize(("spec", "dataset", "weights", "error", "message"), [
@@ -70,13 +53,3 @@ def test_with_backbone(folder: Path, spec: str, weights: str, name: str) -> None
     assert (node.dataset, node.backbone.name) == ("tiny", spec.partition(":")[0])
     assert getattr(node.backbone.params, "weights", weights) == weights
     assert set(params.features) == {"small", name}
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"weights": "imagnet"}, "expected imagenet, random or a path that ends in .pth, .pt, .safetensors"),
-    ({"crops": "five"}, "'center' or 'ten'"),
-    ({"precison": "auto"}, "Extra inputs are not permitted"),
-])  # fmt: skip
-def test_refuses(options: dict, message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        ImageParams(**options)

@@ -71,16 +71,6 @@ def test_finished_features_are_left_as_they_are(tiny: Path, monkeypatch: pytest.
     assert {path.name: path.stat().st_mtime_ns for path in OUT.iterdir()} == before
 
 
-def test_a_data_set_prepared_anew_is_extracted_anew(tiny: Path) -> None:
-    extract("random_filters")
-    first = np.load(OUT / "features.npy")
-    project.prepared(RAW, NAMES[::-1], ids=list(range(9)))
-    extract("random_filters")
-    found = features.read(OUT)
-    assert found.image_ids.tolist() == list(range(9))
-    assert np.asarray(found.array) == pytest.approx(first[::-1], abs=1e-6)
-
-
 @pytest.mark.parametrize("name", ["features.npy", "index.parquet", "meta.json"])
 def test_features_damaged_in_any_way_are_made_again(tiny: Path, name: str) -> None:
     first = extract("random_filters")
@@ -192,16 +182,6 @@ def test_more_than_allowed_are_listed_and_stop_it_at_once(broken: list[str], max
     assert not (OUT / "features.npy").exists()
 
 
-def test_as_many_as_allowed_but_something_must_be_left(broken: list[str]) -> None:
-    for max_errors in (3, 0.23, 0.99):
-        skipping(max_errors)
-        assert images.read_unreadable(OUT).num_rows == 3, max_errors
-        (OUT / "meta.json").unlink()
-    project.prepared(RAW, ["002.png", "005.png"])
-    with pytest.raises(InputError, match="2 of 2 images cannot be read, none is left"):
-        skipping(2)
-
-
 def test_those_that_prepare_listed_are_allowed_beside_max_errors(broken: list[str]) -> None:
     folder = paths.prepared("tiny")
     index = images.read(folder)
@@ -240,12 +220,3 @@ def test_boxes_have_the_features_of_what_is_in_them_interrupted_or_not(folder: P
         project.interrupted(batches, project.params("random_filters"))
     boxed(addresses)
     assert outputs() == whole
-
-
-def test_a_box_outside_its_picture_has_a_reason(folder: Path) -> None:
-    names = project.pictures(RAW, 2)
-    files = [Box(0, 0, 5, 5).address(names[0]), Box(30, 30, 11, 6).address(names[0]), names[1]]
-    boxed(files, [1, 2, 3], on_error="skip", max_errors=0.9)
-    reason = "names a box (11 x 6 at 30,30) without area or outside the picture of 40 x 36"
-    expected = {"image_id": 2, "file": files[1], "reason": reason}
-    assert images.read_unreadable(OUT).to_pylist() == [expected]

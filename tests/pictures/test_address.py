@@ -29,18 +29,6 @@ def test_members_and_cells(first: int, second: int, name: str) -> None:
         assert path_of(str(one)) == str(one).partition("::")[0]
 
 
-PLAIN = [
-    *["a.jpg", "a/b.tar", "a.tar::1::x", "a.tar::-1:2::x", "b.parquet::x::image", "a::b.jpg"],
-    *["a.jpg#xywh=1,2,3", "a.jpg#xywh=-1,2,3,4", "a.jpg#xywh=percent:1,2,3,4", "#xywh=1,2,3,4"],
-]
-
-
-@pytest.mark.parametrize("file", PLAIN)
-def test_plain_names(file: str) -> None:
-    assert parse(file) == path_of(file) == file
-    assert cut(file) == (file, None)
-
-
 @settings(max_examples=15)
 @given(numbers=st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS), name=NAMES)
 def test_boxes_of_anything(numbers: tuple[int, int, int, int], name: str) -> None:

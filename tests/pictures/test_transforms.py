@@ -122,20 +122,6 @@ def jpeg(image: Image.Image, **options) -> bytes:
     return file.getvalue()
 
 
-def test_other_formats_are_read_whole_and_both_sides_count_where_both_are_scaled() -> None:
-    png = jpeg(Image.new("RGB", (640, 480)), format="PNG")
-    assert images.reduced(png, "x", made(True).enough)[0].size == (640, 480)
-    wide = jpeg(Image.new("RGB", (2000, 200)))
-    assert images.reduced(wide, "x", made(True, mode="exact").enough)[0].size == (2000, 200)
-
-
-def test_a_turned_picture_has_the_size_that_people_see() -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    image, whole = images.reduced(jpeg(rendered(640, 480, 0), exif=exif), "x", made(True).enough)
-    assert (image.size, whole) == ((240, 320), (480, 640))
-
-
 def test_the_tolerance_that_the_documentation_states(tmp_path: Path) -> None:
     """Features of random filters, unit length: cosine at least 0.999, no value further off than 0.02."""
     arrays = {True: [], False: []}

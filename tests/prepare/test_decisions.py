@@ -7,14 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.prepare._data import entities, entry, karpathy, picture, pictures, prepare
+from tests.prepare._data import entry, karpathy, picture, pictures, prepare
 from tests.toy_project import write_decisions
 from vse_pipe.artifacts import captions, identity, images, names
-from vse_pipe.artifacts.decisions import roots
-from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.prepare.declaration import STAGES
+from vse_pipe.core.errors import InputError
 from vse_pipe.project import paths
-from vse_pipe.project.params.load import load
 
 SPLITS = ["train"] * 4 + ["val"] * 2 + ["test"] * 4
 
@@ -139,20 +136,6 @@ def test_a_picture_that_took_the_place_of_the_one_that_was_judged_stays(write, c
     assert "picture or caption is another one now: 2 (" in " ".join(told.split())
 
 
-def test_an_empty_file_changes_nothing_and_the_bytes_follow_from_it():
-    prepare("karpathy", "raw")
-    before = _tables()
-    path = _decide({"kind": "picture", "id": 0, "decision": ""})
-    first = [
-        (prepare("karpathy", "raw", decisions=path) / name).read_bytes()
-        for name in ("images.parquet", "captions.parquet")
-    ]
-    for table, expected in zip(_tables(), before, strict=True):
-        pd.testing.assert_frame_equal(table, expected)
-    out = prepare("karpathy", "raw", decisions=path)
-    assert [(out / name).read_bytes() for name in ("images.parquet", "captions.parquet")] == first
-
-
 def test_names_of_removed_rows_go():
     pictures(Path("c"), ["a.png", "b.png", "d.png"])
     Path("c/t.csv").write_text("image,caption,image_id\na.png,x,one\nb.png,y,two\nd.png,z,three\n")
@@ -162,19 +145,6 @@ def test_names_of_removed_rows_go():
     kept = names.read(prepare("csv", "c/t.csv", decisions=path))
     assert kept.table["name"].to_pylist() == ["one", "three"]
     assert images.read(out)["file"].to_pylist() == ["a.png", "d.png"]
-
-
-@pytest.mark.parametrize(
-    ("parents", "ends"),
-    [
-        ({1: 2, 2: 3, 5: 3}, {1: 3, 2: 3, 5: 3}),
-        ({1: 2, 2: 1}, {2: 1}),
-        ({9: 4, 4: 6, 6: 4, 7: 9}, {9: 4, 6: 4, 7: 4}),
-        ({}, {}),
-    ],
-)
-def test_chains_of_duplicates_end_at_one_that_stays(parents, ends):
-    assert roots(parents) == ends
 
 
 def test_what_cannot_be_applied_leaves_the_folder_as_it_was():
@@ -189,21 +159,6 @@ def test_what_cannot_be_applied_leaves_the_folder_as_it_was():
     with pytest.raises(InputError, match=r"none\.csv does not exist"):
         prepare("karpathy", "raw", decisions="none.csv")
     assert (paths.prepared("tiny") / "images.parquet").read_bytes() == before
-
-
-def test_a_data_set_with_boxes_of_phrases_is_refused():
-    marked = "[/EN#1/people A man] walks"
-    xml = "<annotation><size><width>8</width><height>6</height></size><object><name>1</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>4</xmax><ymax>4</ymax></bndbox></object></annotation>"
-    entities(Path("e"), {n: (split, [marked], xml) for n, split in ((1, "train"), (2, "val"), (3, "test"))})
-    with pytest.raises(UsageError, match=r"datasets\.tiny\.decisions: the data set has boxes of phrases"):
-        prepare("entities", "e", decisions="decisions.csv")
-
-
-def test_the_file_is_a_source_of_the_stage(tmp_path):
-    lines = "seed: 1\ngrid: {inferences: [nns]}\nfeatures: {}\ntexts: {}\nnoises: {}\nruns: {}\nevaluate: {}\nreport: {}\ntrain: {}\n"
-    Path("params.yaml").write_text(lines + "datasets: {tiny: {format: karpathy, source: raw, decisions: d.csv}}\n")
-    places = [source.place for source in STAGES[0].reads(load(Path("params.yaml")), "tiny")]
-    assert places[-1] == "d.csv"
 
 
 def _splits(folder: Path) -> dict[str, str]:

@@ -140,18 +140,6 @@ def _texts(source, key: str) -> list:
     return source.names.texts(key, ids).to_pylist()
 
 
-def test_numbers_of_a_table_are_numbers_on_one_side_or_both(tmp_path):
-    source = read("csv", ids_csv(tmp_path, ["5", "-3", "40"], "9876"), tmp_path / "out")
-    assert source.names is None
-    assert source.images["image_id"].to_pylist() == [-3, 5, 40]
-    assert source.captions["caption_id"].to_pylist() == [9, 8, 7, 6]
-    assert source.captions["image_id"].to_pylist() == [-3, 5, 40, 5]
-    source = read("csv", ids_csv(tmp_path, captions="4567"), tmp_path / "out")
-    assert source.captions["caption_id"].to_pylist() == [4, 5, 6, 7]
-    assert source.names.texts("caption_id", source.captions["caption_id"].to_numpy()) is None
-    assert source.names.has("image_id")
-
-
 @pytest.mark.parametrize(("ids", "captions", "message"), [
     (["A", "b", "a"], "wxyz", "row 4: image_id 'a' differs from 'A' in capitals only"),
     (["A", "b", "b"], "wxyz", "row 4: image_id 'b' is given twice"),
@@ -162,13 +150,6 @@ def test_numbers_of_a_table_are_numbers_on_one_side_or_both(tmp_path):
 def test_what_cannot_be_an_id_is_named_with_its_row(tmp_path, ids, captions, message):
     with pytest.raises(InputError, match=message):
         read("csv", ids_csv(tmp_path, ids, captions), tmp_path / "out")
-
-
-def test_of_a_karpathy_json(tmp_path):
-    source = read("karpathy", ids_karpathy(tmp_path), tmp_path / "out", images=".")
-    assert _texts(source, "image_id") == IDS
-    assert _texts(source, "caption_id") == [f"{name}#{place}" for name in IDS for place in (0, 1)]
-    assert source.captions["image_id"].to_pylist() == [0, 0, 1, 1, 2, 2]
 
 
 def test_of_shards_where_keys_are_asked_for(tmp_path):

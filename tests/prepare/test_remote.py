@@ -1,8 +1,6 @@
 """Shards on object storage: the same tables as from the disk, ranges in place of whole files, and one line for what goes wrong."""
 
 import contextlib
-import http.server
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from tests.prepare._data import one_line, picture, prepare, read, sample, shard
 from vse_pipe.artifacts import captions, images
 from vse_pipe.core import files as core_files
 from vse_pipe.core import remote
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, PipelineError, UsageError
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, PipelineError
 from vse_pipe.pictures import address
 from vse_pipe.pictures import read as sources
 from vse_pipe.prepare.source import Source
@@ -128,12 +126,6 @@ def told(source: str, message: str) -> int:
     return caught.value.exit_status
 
 
-def test_other_formats_read_the_disk(bucket: str) -> None:
-    message = r"source memory://bucket/shards: object storage is read by .* webdataset and parquet"
-    with pytest.raises(UsageError, match=message):
-        prepare("karpathy", bucket)
-
-
 @pytest.fixture
 def s3(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A real server of S3 on this machine."""
@@ -167,59 +159,3 @@ def test_on_a_server_of_s3(kind: str, s3: str) -> None:
     with pytest.raises(MissingResource, match=r"s3://nobody/shards.*: there is no such bucket, folder or file"):
         prepare(kind, "s3://nobody/shards", **OPTIONS)
     assert images.read(Path("data/prepare/tiny")).equals(table)
-
-
-class _Answers(http.server.BaseHTTPRequestHandler):
-    """Whatever is asked: 403, half of what was promised, or nothing for longer than anybody waits."""
-
-    how = ""
-
-    def do_GET(self) -> None:
-        if self.how == "silent":
-            self.server.ended.wait(20)
-        elif self.how == "forbidden":
-            self.send_error(403)
-        else:
-            self.send_response(200)
-            date = "Mon, 01 Jan 2024 00:00:00 GMT"
-            for header in (("Content-Length", str(2**20)), ("ETag", '"x"'), ("Last-Modified", date)):
-                self.send_header(*header)
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(bytes(600))
-                self.wfile.flush()
-                self.connection.close()
-
-    do_HEAD = do_GET
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-@pytest.mark.acceptance
-@pytest.mark.parametrize(("how", "status", "message"), [
-    ("forbidden", 4, "look at the credentials"),
-    ("silent", 1, "cannot be read"),
-    ("gone", 1, "cannot be read"),
-])  # fmt: skip
-def test_servers_that_fail(how: str, status: int, message: str, files: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("s3fs", reason="extra s3 is not installed: pip install 'vse-pipe[s3]'")
-    monkeypatch.setattr(_Answers, "how", how)
-    quick = {"connect_timeout": 1, "read_timeout": 1, "retries": {"max_attempts": 0}}
-    monkeypatch.setitem(remote._OPTIONS, "s3", {"config_kwargs": quick})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
-    server.ended = threading.Event()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    _point(monkeypatch, f"http://127.0.0.1:{server.server_port}")
-    if how == "gone":
-        server.shutdown()
-        server.server_close()
-    try:
-        assert told("s3://bucket/train-0000.tar", message) == status
-    finally:
-        server.ended.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
-        remote._file_system.cache_clear()

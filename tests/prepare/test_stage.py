@@ -18,7 +18,6 @@ from tests.prepare._data import (
     prepare,
     shard,
 )
-from tests.prepare._data import rows as features
 from vse_pipe.artifacts import captions, images
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.prepare import assembly
@@ -115,20 +114,6 @@ def test_empty_captions_and_images_without_any_are_left_out_and_told(kind, capsy
     told = capsys.readouterr().err
     assert "captions without text: " in told
     assert "images without a caption: 2 (" in told
-
-
-def test_of_precomputed_features_too_and_ids_stay():
-    said = {"train": (features(3), ["a", "", " ", "\u200b", "e", "f", ""])}  # a blank last line
-    out = prepare("precomp", precomp(Path("raw"), said), splits=["train"])
-    assert images.read(out)["file"].to_pylist() == ["train_ims.npy#0", "train_ims.npy#2"]
-    assert captions.read(out).select(["caption_id", "image_id", "text"]).to_pylist() == [
-        {"caption_id": 0, "image_id": 0, "text": "a"},
-        {"caption_id": 4, "image_id": 2, "text": "e"},
-        {"caption_id": 5, "image_id": 2, "text": "f"},
-    ]
-    precomp(Path("bare"), {"train": (features(1), ["", " "])})
-    with pytest.raises(InputError, match="none of the 2 captions says anything"):
-        prepare("precomp", "bare", splits=["train"])
 
 
 def test_broken_images_may_be_left_to_extract(capsys):

@@ -2,22 +2,18 @@
 
 import base64
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from PIL import Image, ImageOps
 
 from tests.extract import project
-from vse_pipe.artifacts import features, images, names
+from vse_pipe.artifacts import features
 from vse_pipe.core.errors import InputError
 from vse_pipe.extract.backbones import bottom_up
 from vse_pipe.extract.backbones.bottom_up import build
 from vse_pipe.extract.backbones.options import BottomUpOptions as Params
-from vse_pipe.pictures.images import Item
-from vse_pipe.project import paths
 
 RANDOM = np.random.default_rng(0)
 VALUES = RANDOM.standard_normal((4, 3, 5)).astype(np.float32)
@@ -112,22 +108,6 @@ def test_a_row_of_another_picture_is_refused(folder: Path, orientation: int, cha
     assert not (project.OUT / "features.npy").exists()
 
 
-def test_text_ids_are_the_numbers_that_they_write(folder: Path) -> None:
-    files = ["a.jpg", "b.jpg", "c.jpg", "d.jpg"]
-    prepared(files, ids=[0, 1, 2, 3])
-    named(f"000000{number}" for number in NUMBERS)
-    written(*(row(place, image_id=NUMBERS[place]) for place in (2, 0, 3, 1)))
-    assert np.array_equal(extracted(key="image_id").array, VALUES)
-
-
-def named(texts: Iterable[str]) -> None:
-    """Give the prepared images text ids."""
-    prepared_folder = paths.prepared("tiny")
-    table = images.read(prepared_folder)
-    ids = table["image_id"].to_numpy()
-    names.write(prepared_folder, names.TextIds.from_columns(image_id=(ids, pa.array(list(texts)))))
-
-
 @pytest.mark.parametrize(("bad", "message"), [
     (row(1, num_boxes=10), r"a.tsv row 2: image_id 9 has 10 boxes .* expected 3"),
     (row(1, features="%" + coded(VALUES[1])[1:]), r"a.tsv row 2: features are no 3 x 5 float32 in base64"),
@@ -144,13 +124,6 @@ def test_refuses(folder: Path, bad: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         extracted()
     assert not (project.OUT / "features.npy").exists()
-
-
-@pytest.mark.parametrize("name", ["1000268201_693b08cb0e.jpg", "beach.jpg", "a7.jpg", "train_ims.npy#3"])
-def test_a_name_without_a_number(folder: Path, name: str) -> None:
-    backbone = build(Params(tsv=[written(row(0))], **SMALL), seed=1)
-    with pytest.raises(InputError, match=r"row 0: file .* does not end with a number of its own"):
-        backbone.read(folder, Item(1, name, "", "row 0"))
 
 
 def test_lines_without_end_do_not_fill_the_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

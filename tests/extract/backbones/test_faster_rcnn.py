@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 from torch import nn
 
 from tests.extract import project
@@ -116,17 +115,6 @@ def test_proposals_keep_the_box_of_their_best_class(backbone: Backbone, monkeypa
     assert all(tuple(box) in known for box in boxes.tolist())
 
 
-@pytest.mark.parametrize(("size", "expected"), [((200, 100), (96, 48)), ((100, 90), (71, 64)), ((2000, 1), (96, 1))])
-def test_pictures_are_scaled_to_fit(tmp_path: Path, backbone: Backbone, size, expected) -> None:
-    Image.new("RGB", size, "white").save(tmp_path / "a.png")
-    canvas, sizes = backbone.read(tmp_path, Item(1, "a.png", "", "row 0"))
-    assert canvas.shape == (96, 96, 3)
-    assert sizes.tolist() == [*expected, *size]
-    filled = np.zeros((96, 96), bool)
-    filled[: expected[1], : expected[0]] = True
-    assert np.array_equal(canvas[..., 0] == 255, filled)
-
-
 @pytest.mark.parametrize(("options", "error", "message"), [
     ({"detector": "fasterrcnn_resnet50"}, UnknownMember, "unknown detector 'fasterrcnn_resnet50'; did you mean"),
     ({"detector_weights": "COCO_V2"}, UnknownMember, "'COCO_V2'; did you mean 'COCO_V1'"),
@@ -161,9 +149,3 @@ def test_matches_the_loop_with_the_best_box_in_it_and_none_twice(scored: list, c
     assert scores[found].tolist() == sorted(scores[found].tolist(), reverse=True)
     if scored:
         assert scores[found[0]] == scores.max()
-
-
-@pytest.mark.parametrize(("count", "side"), [(2, 1), (3, 2), (5, 2), (6, 3), (36, 6), (38, 7)])
-def test_the_smallest_grid_that_has_enough(count: int, side: int) -> None:
-    found, _ = _boxes.filled(torch.zeros(0, 4), torch.zeros(0), count, 42.0, 84.0)
-    assert found[1].tolist() == [0, 0, 42 / side, 84 / side]

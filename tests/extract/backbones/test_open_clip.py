@@ -55,17 +55,6 @@ def test_pixels_that_are_padded_or_no_squares_are_refused(change, message):
         transform({**config, **change}, "odd")
 
 
-def test_random_weights_follow_from_the_seed():
-    params = Params(model=str(pairs.write_model("siglip") / pairs.CONFIG), weights="random")
-    pixels = torch.zeros(1, 1, 32, 32, 3, dtype=torch.uint8)
-    before = torch.random.get_rng_state()
-    with torch.inference_mode():
-        first, again, other = (build(params, seed).module(pixels) for seed in (1, 1, 2))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
 def test_weights_that_are_not_those_are_refused():
     model, other = pairs.write_model("clip"), pairs.write_model("siglip")
     torch.save({"state_dict": load_file(model / pairs.WEIGHTS), "epoch": Path("a")}, "code.pt")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.extract import project
 from tests.extract.project import OUT
-from vse_pipe.artifacts import features, images
+from vse_pipe.artifacts import features
 from vse_pipe.core.errors import InputError, IntegrityError
 
 ORDER = [3, 0, 4, 1]
@@ -84,9 +84,3 @@ def test_a_truncated_file_and_a_changed_row(folder: Path) -> None:
     Path("raw/train_ims.npy").write_bytes(Path("raw/train_ims.npy").read_bytes()[:-3])
     with pytest.raises(InputError, match=r"train_ims.npy: not a whole .npy file"):
         project.extract("precomp")
-
-
-def test_rows_that_are_not_finite_can_be_left_out(folder: Path) -> None:
-    found = extracted(with_nan(), on_error="skip", max_errors=1)
-    assert images.read_unreadable(OUT)["reason"].to_pylist() == ["holds NaN or infinite values"]
-    assert np.array_equal(found.array, rows()[[3, 0, 1]])

@@ -5,7 +5,6 @@ import torch
 
 from vse_pipe.extract.backbones.options import RandomFiltersOptions as Params
 from vse_pipe.extract.backbones.random_filters import build
-from vse_pipe.extract.networks import RandomFilters
 
 SMALL = Params(filters=4, size=3, stride=2, image_size=9)
 
@@ -40,12 +39,3 @@ def test_filters_are_unit_and_fixed_by_the_seed_alone():
     assert torch.equal(torch.random.get_rng_state(), state)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
-
-
-def test_where_a_pattern_stands_does_not_matter():
-    """Shifts by whole strides on an even ground; that is what the maximum over the image is for."""
-    image = torch.zeros(1, 3, 32, 32)
-    image[:, :, 6:12, 8:14] = torch.rand(3, 6, 6, generator=torch.Generator().manual_seed(0))
-    network = RandomFilters(16, 5, 2)
-    torch.testing.assert_close(network(image.roll((10, 12), dims=(2, 3))), network(image))
-    assert not torch.allclose(network(image.flip(3)), network(image), atol=1e-3)

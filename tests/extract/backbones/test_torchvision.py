@@ -1,6 +1,6 @@
 """Published classifiers: torchvision's and timm's by name, those of one kind, and networks without their classifiers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,6 @@ import timm
 import torch
 from torch import nn
 from torchvision import models
-from torchvision.models.regnet import BlockParams
 
 from tests.extract.project import NOTHING
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
@@ -20,48 +19,13 @@ from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.backbones.options import TimmOptions as TimmParams
 from vse_pipe.extract.backbones.options import TorchvisionOptions as Params
 from vse_pipe.extract.backbones.torchvision import build
-from vse_pipe.extract.networks import without_classifier
 from vse_pipe.project.registry import BACKBONES
-
-# By the length of their features.
-LENGTHS = {
-    440: "regnet_y_400mf",
-    512: "maxvit_t resnet18 squeezenet1_1",
-    768: "convnext_tiny swin_t swin_v2_t vit_b_32",
-    1024: "densenet121 googlenet mobilenet_v3_small shufflenet_v2_x1_0",
-    1280: "efficientnet_b0 efficientnet_v2_s mnasnet0_5 mobilenet_v2",
-    2048: "inception_v3 resnet50 resnext50_32x4d wide_resnet50_2",
-    4096: "alexnet vgg11_bn",
-}
-FAMILIES = {name: length for length, names in LENGTHS.items() for name in names.split()}
-SQUEEZENET = {"model": "squeezenet1_1", "image_size": 64}
-
-
-@pytest.fixture
-def on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No memory and no arithmetic; RegNet computes its widths with tensors, which needs values."""
-    widths = BlockParams.from_init_params.__func__
-
-    def on_the_cpu(cls, *args, **options):
-        with torch.device("cpu"):
-            return widths(cls, *args, **options)
-
-    monkeypatch.setattr(BlockParams, "from_init_params", classmethod(on_the_cpu))
-    with torch.device("meta"), torch.inference_mode():
-        yield
 
 
 def shape(classifier: Callable, name: str) -> tuple[int, ...]:
     found = classifier(name, ImageParams(weights="random"), {})
     size = found.published.image_size
     return tuple(found.strip(found.make()).eval()(torch.empty(2, 3, size, size)).shape)
-
-
-@pytest.mark.acceptance
-@pytest.mark.usefixtures("on_meta")
-def test_a_vector_an_image() -> None:
-    found = {name: shape(networks.torchvision_classifier, name) for name in FAMILIES}
-    assert found == {name: (2, dim) for name, dim in FAMILIES.items()}
 
 
 # Of timm, with the length of their features.
@@ -108,17 +72,6 @@ def test_a_file_for_other_arguments_needs_them(folder: Path, member, model, argu
         member.build(member.Params(**options), seed=1)
 
 
-def test_the_tag_says_where_timms_weights_come_from() -> None:
-    released = networks.timm_classifier("resnet18.a1_in1k", ImageParams(), {})
-    assert released.source.url.endswith("resnet18_a1_0-d63eafa0.pth")
-    assert released.source.digest == "d63eafa0"
-    assert (released.published.image_size, released.published.resize) == (224, 235)
-    name = "vit_base_patch16_224.augreg2_in21k_ft_in1k"
-    on_the_hub = networks.timm_classifier(name, ImageParams(), {})
-    assert on_the_hub.source.url == f"https://huggingface.co/timm/{name}/resolve/main/model.safetensors"
-    assert on_the_hub.source.digest == ""
-
-
 @pytest.mark.parametrize(("options", "error", "message"), [
     ({"model": "resnet1888"}, UnknownMember, "unknown timm model 'resnet1888'; did you mean 'resnet18"),
     ({"model": "vit_base_patch16_224.augreg2_in21k_ft_in1k"}, UsageError,
@@ -161,15 +114,6 @@ def test_weights_that_cannot_be_had_are_never_random(folder: Path, no_network) -
     torch.save({}, folder / "weights" / "resnet18-f37072fd.pth")
     with pytest.raises(IntegrityError, match=r"resnet18-f37072fd.pth: sha256 is [0-9a-f]{64}, expected f37072fd"):
         build(Params(model="resnet18"), seed=1)
-
-
-def test_the_last_layer_gives_way() -> None:
-    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 10))
-    images = torch.randn(2, 4)
-    expected = model[:2](images)
-    assert torch.equal(without_classifier(model, 10)(images), expected)
-    with pytest.raises(UsageError, match="Sequential: its last layer '0' has 3 outputs, not 1000 classes"):
-        without_classifier(nn.Sequential(nn.Linear(4, 3)), 1000)
 
 
 CLASSIFIERS = "https://download.pytorch.org/models"

@@ -81,15 +81,6 @@ def test_captions_go_through_the_encoder_which_is_loaded_once() -> None:
     assert [isinstance(entry, tuple) for entry in Encoder.asked] == [False, True, False, False]
 
 
-def test_the_files_of_a_folder_are_inputs(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    for name, content in {"model/b.json": "{}", "a.safetensors": "x"}.items():
-        (tmp_path / name).write_text(content)
-    params = sentences.Params(model=str(tmp_path))
-    assert params.files() == {tmp_path / "a.safetensors": "", tmp_path / "model" / "b.json": ""}
-    assert sentences.Params(model="hub/name").files() == {}
-
-
 @pytest.mark.parametrize(("options", "error", "message"), [
     ({"model": "gone"}, MissingResource, r"'gone' cannot be loaded \(gone cannot be reached\); model is a"),
     ({"device": "gpu"}, UsageError, "unknown device 'gpu'"),

@@ -48,25 +48,6 @@ def test_encode_marks_start_end_and_unknown_words_and_cuts_long_captions():
         assert encode([odd], build_vocabulary([], 1), 10)[0].lengths[0] >= 2, odd
 
 
-@given(st.lists(st.text(max_size=30), min_size=1, max_size=6))
-def test_padding_equals_a_plain_loop(texts):
-    words = build_vocabulary(texts, 1)
-    tokens, lengths = encode(texts, words, max_words=8)[0].padded(np.arange(len(texts)))
-    for row, text in enumerate(texts):
-        inside = (words.index(word) if word in words else UNK for word in tokenize(text)[:8])
-        assert tokens[row, : lengths[row]].tolist() == [START, *inside, END]
-        assert (tokens[row, lengths[row] :] == PAD).all()
-
-
-def test_the_vocabulary_is_of_train_and_val_captions():
-    corpus = Corpus(["a dog", "a cat", "a cow", "a dog"], ["train", "val", "test", "test"])
-    params = method.Params(min_count=1, max_words=9)
-    state = method.fit(corpus, params, 0)
-    assert state.words == [*SPECIAL, "a", "cat", "dog"]
-    tokens, cut = method.transform(corpus.texts, state, params)
-    assert (tokens.tokens.tolist(), cut) == ([1, 4, 6, 2, 1, 4, 5, 2, 1, 4, 3, 2, 1, 4, 6, 2], 0)
-
-
 @given(st.lists(st.lists(st.sampled_from("abcdx"), max_size=8), max_size=6))
 def test_counts_equal_a_plain_loop(captions: list[list[str]]) -> None:
     found = bags(captions, ["a", "b", "c"])
@@ -100,15 +81,6 @@ def test_the_dictionary_is_the_most_frequent_terms_of_the_train_captions() -> No
     assert tfidf.transform(["zebra dog"], state, few).shape == (1, 2)
     with pytest.raises(InputError, match="no terms are left in the train captions"):
         tfidf.fit(Corpus(["the of", "dog"], ["train", "test"]), few, 0)
-
-
-def test_stop_words_and_word_forms_can_be_kept() -> None:
-    """A lemma that is a stop word is left out too."""
-    words = tfidf.fit(CORPUS, tfidf.Params(stop_words=False, lemmatise=False), 0).words
-    assert {"the", "dogs", "dog", "running", "'s", "children"} <= set(words)
-    assert "." not in words
-    assert tfidf.fit(Corpus(["dogs were being", "a dog"], ["train"] * 2), tfidf.Params(), 0).words == ["dog"]
-    assert tfidf.terms("The dogs are running", tfidf.Params()) == ["dog", "run"]
 
 
 TEXTS = ["A red dog", "red red ball", "unknown words", "a big caf\u00e9", "DOG"]

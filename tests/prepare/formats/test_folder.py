@@ -14,9 +14,7 @@ from vse_pipe.artifacts import captions, identity, images, names
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.prepare import scan
-from vse_pipe.prepare.formats import folder as folder_format
 from vse_pipe.prepare.source import Source
-from vse_pipe.project import paths
 
 
 @pytest.fixture(autouse=True)
@@ -28,11 +26,6 @@ def photos(tmp_path, monkeypatch) -> Path:
 
 def found() -> Source:
     return read("folder", Path("photos"), Path("out"))
-
-
-def rows(source: Source) -> dict[str, dict]:
-    """Of images, by their files."""
-    return {row["file"]: row for row in source.images.to_pylist()}
 
 
 def told(capfd) -> str:
@@ -182,23 +175,3 @@ def test_only_new_and_changed_files_are_read_again_and_the_bytes_are_those_of_a_
     assert sorted(opened) == ["a.png", "b.png", "e.png"]
     shutil.rmtree("data")
     assert _prepared() == grown != before
-
-
-def test_what_was_read_before_an_interruption_is_kept(photos, monkeypatch):
-    pictures(photos, ["a.png", "b.png", "c.png"])
-    _old(photos)
-    real = scan.readings
-
-    def interrupted(root, files, places):
-        for number, reading in enumerate(real(root, files, places)):
-            if number == 2:
-                raise KeyboardInterrupt
-            yield reading
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(folder_format, "readings", interrupted)
-        prepare("folder", "photos")
-    assert not paths.prepared("tiny").exists()
-    opened = _counted(monkeypatch)
-    prepare("folder", "photos")
-    assert opened == ["c.png"]

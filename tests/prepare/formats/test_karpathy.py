@@ -117,14 +117,3 @@ def test_malformed_json(tmp_path, content, message):
         read("karpathy", tmp_path, tmp_path / "out")
     assert message in str(caught.value)
     assert str(tmp_path / "dataset_tiny.json") in str(caught.value)
-
-
-def test_which_json_is_meant(tmp_path):
-    with pytest.raises(InputError, match=r"expected one dataset_\*.json, found 0"):
-        read("karpathy", tmp_path, tmp_path / "out")
-    for name in ("dataset_a.json", "dataset_b.json"):
-        karpathy(tmp_path, [entry(0)], name)
-    with pytest.raises(InputError, match="found 2; name one"):
-        read("karpathy", tmp_path, tmp_path / "out")
-    with pytest.raises(MissingResource, match="nowhere does not exist"):
-        read("karpathy", tmp_path / "nowhere", tmp_path / "out")

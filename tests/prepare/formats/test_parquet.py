@@ -74,13 +74,6 @@ def test_captions_of_every_type(tmp_path: Path, column: pa.Array, texts: list[li
     assert list(captions_by_file(whole(tmp_path, {"image": hub(0, 2), "caption": column})).values()) == texts
 
 
-def test_several_columns_of_captions(tmp_path: Path) -> None:
-    path = written(tmp_path / "x.parquet", image=hub(0, 1), caption_0=["a"], caption_1=["b"], alt=["c"])
-    for options, texts in (({}, ["a", "b"]), ({"caption": ["alt", "caption_0"]}, ["c", "a"])):
-        found = read("parquet", path, tmp_path, val=0.0, test=0.0, **options)
-        assert found.captions["text"].to_pylist() == texts
-
-
 @pytest.mark.parametrize("kind", [pa.uint32(), pa.uint64(), pa.float64(), pa.string_view()], ids=str)
 def test_ids_of_every_type_and_pictures_in_views(tmp_path: Path, kind: pa.DataType) -> None:
     ids = pa.array([70, 80]).cast(pa.string()).cast(kind)

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.hostile import Hostile
-from tests.naive import data as naive
 from tests.naive.data import vsepp_image_rows
 from tests.prepare._data import captions_by_file, one_line, precomp, prepare, read, rows, three_splits
 from tests.toy_project import PARAMS, load_params
@@ -171,18 +170,6 @@ def test_groups_or_what_is_wrong(captions, values, wanted, expected):
             per_image(captions, digests(values), wanted, "here")
 
 
-@given(values=st.lists(st.integers(0, 2), min_size=1, max_size=8), times=st.integers(1, 6))
-def test_inferred_repetition_divides_every_run(values, times):
-    repeated = [value for value in values for _ in range(times)]
-    lengths = naive.runs(repeated)
-    common = naive.divides_all(lengths)
-    if common == 1 and sum(length for length in lengths if length > 1) * 2 > len(repeated):
-        with pytest.raises(InputError, match="not in groups of one size"):
-            per_image(len(repeated), digests(repeated), None, "here")
-    else:
-        assert per_image(len(repeated), digests(repeated), None, "here") == common
-
-
 LINES = {
     "train": ['1100_19\t"quoted , from the start', "1101_29\tcaf\u00e9 \u2028 on", "1102_11\tthe same"],
     "dev": ["0_1\ta dev caption"],
@@ -209,16 +196,6 @@ def test_line_and_row_go_together(folder, shape):
     assert captions.read(prepare("cc", folder))["text"].to_pylist() == texts
     (folder / "test_caps.tsv").write_text("0_1\ta\r\n1_2\tb")
     assert read("cc", folder, folder, splits=["test"]).captions["text"].to_pylist() == ["a", "b"]
-
-
-@pytest.mark.parametrize(("line", "message"), [
-    ("no tab here", r"line 2: expected <image id><tab><caption>, found 1 fields"),
-    ("1\ta\thttp://x", r"line 2: expected <image id><tab><caption>, found 3 fields"),
-])  # fmt: skip
-def test_refuses_a_line_that_is_no_pair(tmp_path, line, message):
-    _cc(tmp_path, {**LINES, "train": ["1\ta", line, "2\tb"]})
-    with pytest.raises(InputError, match=message):
-        read("cc", tmp_path, tmp_path)
 
 
 def test_refuses_other_counts_bad_rows_and_missing_files(tmp_path):

@@ -18,9 +18,8 @@ from tests.prepare._data import (
     refused_regions,
     write_whole,
 )
-from tests.toy_project import load_params
 from vse_pipe.artifacts import captions, images, regions
-from vse_pipe.core.errors import InputError, MissingResource, ParamsError
+from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.core.files import sha256
 from vse_pipe.core.tables import footer
 from vse_pipe.pictures.address import cut
@@ -102,28 +101,6 @@ def test_of_one_phrase_so_many_regions_drawn_by_the_seed():
     assert found[1] != found[2]
 
 
-def test_mentions_that_no_caption_shows_keep_their_regions():
-    splits = dict.fromkeys(range(12), "train") | {99: "val"}
-    many = [(n, "a man", (n, 1, 50, 30)) for n in range(12)]
-    # The box of a man in the first pictures is shown as grass, that of the others not at all.
-    write_whole(many + [(n, "grass", (n, 1, 50, 30)) for n in range(2)] + [(99, "a man", (0, 0, 9, 9))], splits)
-    pictured, said, spoken, table = made_regions(count=3, regions_per_phrase=2)
-    shown = {row["image_id"]: row["file"] for row in pictured if row["split"] != "proposal"}
-    assert len(spoken) == 15
-    assert len([row for row in said if row["text"] == "a man" and row["split"] == "train"]) == 2
-    drawn_ids = {row["caption_id"]: row["image_id"] for row in said}
-    numbers = {}
-    for row in spoken:
-        assert numbers.setdefault((row["image_id"], _pixels(row)), row["region_id"]) == row["region_id"]
-        assert drawn_ids.get(row["phrase_id"], row["region_id"]) == row["region_id"]
-        if row["region_id"] in shown:
-            assert shown[row["region_id"]].startswith(f"p{row['image_id']}.png#xywh={_pixels(row)[0]},")
-        else:
-            assert row["region_id"] >= len(pictured) == table.num_rows
-    assert len(set(numbers.values())) == len(numbers) == 13
-    assert set(numbers.values()) > set(shown)
-
-
 def test_recall_of_the_proposals_is_kept_and_said(capsys):
     """Corners are inside. An overlap of exactly a half counts."""
     rows = drawn_phrases(50, SPLITS)
@@ -176,15 +153,3 @@ def test_sources_that_hold_no_phrases():
     refused_regions("data/prepare/whole has no phrases.parquet; the formats entities")
     with pytest.raises(InputError, match=r"data/prepare/other: holds regions already; name the data set that has"):
         prepare("regions", "data/prepare/other")
-
-
-@pytest.mark.parametrize(("given", "message"), [
-    ({"proposals": "window"}, "datasets.toy.proposals: unknown proposals 'window'; did you mean 'windows'? known: "),
-    ({"options": {"scale": [0.5]}}, "datasets.toy.options.scale: unknown key"),
-])  # fmt: skip
-def test_params_name_the_proposals_and_their_options(tmp_path, given, message):
-    node = {"format": "regions", "source": "data/prepare/whole"}
-    assert load_params(tmp_path, datasets={"toy": node | {"options": {"scales": [0.5]}}})
-    with pytest.raises(ParamsError) as caught:
-        load_params(tmp_path, datasets={"toy": node | given})
-    assert message in str(caught.value)

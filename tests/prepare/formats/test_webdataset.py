@@ -186,8 +186,3 @@ def test_a_header_without_end_is_not_read(tmp_path: Path, kind: bytes) -> None:
     reason = "not a whole tar file (a header of more than 1048576 bytes at byte"
     assert ended.startswith(f"InputError: {path}: {reason}")
     assert peak < 20
-
-
-def test_a_shard_with_the_name_of_an_address_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"x\.tar::1:2::t\.tar. reads as a place in the picture or file .x\.tar"):
-        whole(shard(tmp_path / "x.tar::1:2::t.tar", A))

@@ -1,8 +1,6 @@
 """The region proposal network: torchvision's own boxes, in pixels of the picture."""
 
 import hashlib
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +8,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.prepare._data import SOURCE, prepare, write_whole
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
-from vse_pipe.core import devices as core_devices
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.weights import Weights
 from vse_pipe.pictures import detector
-from vse_pipe.prepare import regions
 from vse_pipe.prepare.proposals.options import RpnOptions as Params
 from vse_pipe.prepare.proposals.rpn import proposer
 from vse_pipe.prepare.regions import settled
@@ -45,25 +40,6 @@ def test_boxes_are_those_of_the_network_scaled_back(tmp_path: Path, network, mon
         if box not in expected and box[2] >= box[0] and box[3] >= box[1]:
             expected.append(box)
     assert np.allclose(boxes, expected[:40])
-
-
-def test_pictures_go_one_by_one_to_the_device_asked_for_with_the_same_kernels(folder, network, monkeypatch):
-    threads, devices = set(), []
-    proposals, entered = detector.Detector.proposals, core_devices.inference
-
-    def noted(self, picture):
-        threads.add(threading.get_ident())
-        time.sleep(0.01)
-        return proposals(self, picture)
-
-    monkeypatch.setattr(detector, "build", lambda *_: network)
-    monkeypatch.setattr(detector.Detector, "proposals", noted)
-    monkeypatch.setattr(regions, "CORES", 4)
-    monkeypatch.setattr(core_devices, "inference", lambda *given: devices.append(given) or entered(*given))
-    write_whole([(number, "a man", (0, 0, 9, 9)) for number in range(4)], dict.fromkeys(range(4), "test"))
-    prepare("regions", SOURCE, device="cpu", proposals="rpn", options={"weights": "random", **SMALL})
-    assert len(threads) == 1
-    assert devices == [(torch.device("cpu"), "float32")] * 4
 
 
 def test_weights_come_from_a_file_with_a_digest(tmp_path: Path, network, monkeypatch):
