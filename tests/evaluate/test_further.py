@@ -126,21 +126,6 @@ def test_judgements_are_measured_beside_the_figures(prepared):
         assert rows["rank"].tolist() == [one[0] + 1 for one in places]
 
 
-def test_flickr8k_names_pictures_by_their_files(prepared):
-    """Three experts a pair, 1 to 4; the crowd's share of Yes. Both name a caption by its picture and its number there."""
-    seen, read = sides()
-    image, second = seen.split("test").ids[[3, 5]]
-    caption, number = read.ids[read.image_ids == image][-1], (read.image_ids == image).sum() - 1
-    name, other, text = f"picture-{image}.jpg", f"picture-{second}.jpg", f"picture-{image}.jpg#{number}"
-    for own, foreign, above, count in (("4\t3\t4", "1\t1\t2", 2.0, 6), ("1\t3\t0", "0.25\t1\t3", 0.5, 2)):
-        lines = f"{name}\t{text}\t{own}\n{other}\t{text}\t{foreign}\n"
-        found = judged(prepared, lines, correct_above=above)["text_to_image"]
-        assert (found["queries"], found["kendall"]["judgements"]) == (1, count)
-    table = rows_of("judged.parquet", evaluation.JUDGED_SCHEMA)
-    (row,) = table.query("direction == 'text_to_image'").to_dict("records")
-    assert (row["query_id"], row["correct"]) == (caption, 1)
-
-
 def test_plausible_matches_by_labels(prepared):
     rng = np.random.default_rng(5)
     seen = sides()[0].split("test").ids
@@ -176,7 +161,6 @@ def test_folds_rank_within_and_count_together(prepared):
         ("image_id caption_id\n1 2\n", "column 'grade' is missing"),
         ("image_id caption_id grade\n1 2 -1\n", "row 1: a grade below 0"),
         ("image_id caption_id grade\n1 2 3\n", "none of its 1 rows is of images and captions that are there"),
-        ("a a#1 5 1 1\n", "row 1: expected grades of three experts"),
     ],
 )
 def test_files_that_cannot_be_used(prepared, text, message):

@@ -11,9 +11,7 @@ from tests.evaluate.files import sample
 from tests.evaluate.files import write as write_vectors
 from tests.naive import evaluate as naive
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.core import tables
-from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.evaluate import trec
+from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.trec import evaluate_trec, measured
 from vse_pipe.export.export import export_vectors
 from vse_pipe.project.params.schema import EvaluateParams
@@ -64,7 +62,7 @@ MEASURES = {"map": naive.average_precision, "map@r": naive.average_precision_at_
 def test_against_loops(tmp_path, ties, above):
     run, qrels = drawn(5)
     params = PARAMS.model_copy(update={"ties": ties, "correct_above": above})
-    found = evaluate_trec(*write(tmp_path, run, qrels), params, tmp_path / "out")
+    found = evaluate_trec(*write(tmp_path, run, qrels), params)
     right = {query: grades for query, grades in qrels.items() if max(grades.values()) > above}
     places = {query: naive.places(run.get(query, {}), grades, above, ties) for query, grades in right.items()}
     assert found["queries"] == len(right)
@@ -77,11 +75,6 @@ def test_against_loops(tmp_path, ties, above):
     for k in (5, 10):
         wanted = [naive.graded_ndcg(run.get(query, {}), grades, k, ties) for query, grades in right.items()]
         assert found[f"graded_ndcg@{k}"] == pytest.approx(100 * np.mean(wanted), abs=1e-5)
-    table = tables.read(tmp_path / "out" / trec.QUERIES, trec.SCHEMA).to_pandas().set_index("query")
-    assert {query: row["rank"] - 1 for query, row in table.iterrows() if row["rank"] == row["rank"]} == {
-        query: one[0] for query, one in places.items() if np.isfinite(one[0])
-    }
-    assert table["correct"].to_dict() == {query: len(one) for query, one in places.items()}
 
 
 def of_queries(run, qrels, above: float = 0.0) -> dict[str, dict[str, float]]:
@@ -89,8 +82,8 @@ def of_queries(run, qrels, above: float = 0.0) -> dict[str, dict[str, float]]:
     given = ((run, "score"), (qrels, "relevance"))
     frames = (pd.DataFrame(flat(of), columns=["query", "item", name]) for of, name in given)
     _, found = measured(*frames, EvaluateParams(ndcg=[5], correct_above=above), "made up")
-    table = found.to_pandas().set_index("query")
-    table["mrr"] = (1 / table["rank"]).fillna(0.0)
+    table = found.set_index("query")
+    table["mrr"] = 1 / table["rank"]
     return {name: table[name].astype(float).to_dict() for name in table.columns}
 
 
@@ -130,8 +123,7 @@ def test_files_that_are_no_runs(tmp_path, run, qrels, message):
     (tmp_path / "run.txt").write_text(run)
     (tmp_path / "qrels.txt").write_text(qrels)
     with pytest.raises(InputError, match=message):
-        evaluate_trec(tmp_path / "run.txt", tmp_path / "qrels.txt", EvaluateParams(), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+        evaluate_trec(tmp_path / "run.txt", tmp_path / "qrels.txt", EvaluateParams())
 
 
 def test_ids_that_look_like_a_header_or_a_missing_value_are_ids(tmp_path):
@@ -139,14 +131,6 @@ def test_ids_that_look_like_a_header_or_a_missing_value_are_ids(tmp_path):
     (tmp_path / "qrels.txt").write_text("query 0 NA 0\nquery 0 item 1\n")
     found = evaluate_trec(tmp_path / "run.txt", tmp_path / "qrels.txt", EvaluateParams())
     assert (found["queries"], found["mrr"]) == (1, 50.0)
-
-
-def test_nothing_else_is_replaced(tmp_path):
-    run, qrels = write(tmp_path, *drawn(1))
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match="is not an evaluation of a TREC run"):
-        evaluate_trec(run, qrels, EvaluateParams(), tmp_path / "out")
 
 
 def by_files(folder, params: EvaluateParams, **more) -> dict:

@@ -1,6 +1,5 @@
 """Checks of the arguments of the Python door, and options of members."""
 
-import warnings
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -137,9 +136,3 @@ def configured(title: str, options: Any, values: dict[str, object]) -> Any:
     except ValidationError as error:
         problems = [": ".join([*map(str, place), text]) for place, text in in_words(error)]
         raise UsageError(f"{title}: {'; '.join(problems)}") from error
-
-
-def warn(message: str | None, depth: int) -> None:
-    """depth: frames up to the caller of the door."""
-    if message:
-        warnings.warn(message, stacklevel=depth)

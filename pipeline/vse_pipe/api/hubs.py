@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from torch import Tensor
 from vse_pipe.api import arguments
 from vse_pipe.api.criteria import Inference
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.evaluate.stage import residual
+from vse_pipe.evaluate.stage import warn_of_residuals
 from vse_pipe.export.export import folded
 from vse_pipe.ranking import hubness as measures
 from vse_pipe.ranking.bank import Bank
@@ -85,7 +86,7 @@ def correct(
     scores = Scores.from_sides(vectors["bank"], ranked, cosine, memory=memory)
     bias = parsed.item_bias(Bank(scores, False, gallery))
     assert bias is not None
-    arguments.warn(residual(parsed, "correct", bias.notes), 3)
+    warn_of_residuals(parsed, {"correct": bias.notes}, partial(warnings.warn, stacklevel=3))
     _, wide = folded(ranked[:0], ranked, bias)
     return Corrected(wide if isinstance(items, Tensor) else wide.cpu().numpy(), similarity)
 

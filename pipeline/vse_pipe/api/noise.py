@@ -4,6 +4,7 @@ pair matches, partial optimal transport, and an audit of pairs. The stages ``inj
 
 from __future__ import annotations
 
+import warnings
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -92,7 +93,7 @@ def posterior(
         raise InputError(f"{about}: expected (pairs,) of finite numbers")
     result = fit_gaussian(values) if mixture == "gaussian" else fit_beta(values)
     if result.doubt:
-        arguments.warn(f"do not trust the probabilities: {result.doubt}", 3)
+        warnings.warn(f"do not trust the probabilities: {result.doubt}", stacklevel=2)
     return result.posterior
 
 
@@ -180,7 +181,7 @@ def audit(
     measured = _measured(vectors, image_rows, work, arguments.device(images, captions))
     result, mixture = losses.doubts(measured["loss"].to_numpy())
     if mixture.doubt:
-        arguments.warn(f"do not trust the probabilities: {mixture.doubt}", 3)
+        warnings.warn(f"do not trust the probabilities: {mixture.doubt}", stacklevel=2)
     truth = {"caption_id": np.arange(len(rows)), "image_id": rows, "mismatched": pa.nulls(len(rows), pa.bool_())}
     table = losses.pairs_table(pa.table(truth), measured, result.probability)
     order = losses.most_suspect(result.probability, measured["loss"].to_numpy())

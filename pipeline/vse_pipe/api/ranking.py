@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate import measure
 from vse_pipe.evaluate.rank import VectorSets, task_of_vectors
-from vse_pipe.evaluate.stage import residual
+from vse_pipe.evaluate.stage import warn_of_residuals
 from vse_pipe.evaluate.task import Task
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import comparison, criteria
@@ -286,8 +288,7 @@ def _ranked(
     if not isinstance(result, measure.Result):
         raise result
     about = {name: value for name, value in result.metrics.items() if name != "intervals"}
-    for direction, notes in result.metrics["notes"].items():
-        arguments.warn(residual(parsed, direction, notes), 4)
+    warn_of_residuals(parsed, result.metrics["notes"], partial(warnings.warn, stacklevel=4))
     return Ranking(replace(result, metrics={**about, "split": "arrays"}), isinstance(first, Tensor))
 
 

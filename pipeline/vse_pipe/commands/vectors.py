@@ -57,7 +57,7 @@ def rank(
     """Rank vectors of any program under inference criteria, and measure recall and hubness."""
     further = image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions
     if trec_run is not None:
-        return _measure_trec(trec_run, qrels, (images, captions, *further, inference), out, as_json)
+        return _measure_trec(trec_run, qrels, (images, captions, *further, inference, out), as_json)
     files = from_files(None, images, captions, (*further, qrels))
     if files is None:
         raise UsageError("rank what? give --images and --captions, or --trec-run")
@@ -75,14 +75,14 @@ def rank(
     return require_all(names, results)
 
 
-def _measure_trec(run: Path, qrels: str | None, forbidden: Iterable, out: Path | None, as_json: bool) -> None:
+def _measure_trec(run: Path, qrels: str | None, forbidden: Iterable, as_json: bool) -> None:
     if qrels is None or any(value is not None for value in forbidden):
-        raise UsageError("--trec-run goes with --qrels FILE, --out and --json, and nothing else")
+        raise UsageError("--trec-run goes with --qrels FILE and --json, and nothing else")
     from vse_pipe.evaluate import trec
     from vse_pipe.project.params.load import load_measuring
 
     params, *_ = load_measuring(_project.overrides)
-    trec.show(trec.evaluate_trec(run, Path(qrels), params, out and out.resolve()), as_json)
+    trec.show(trec.evaluate_trec(run, Path(qrels), params), as_json)
 
 
 def compose(

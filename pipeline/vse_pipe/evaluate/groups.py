@@ -46,7 +46,7 @@ class QueryGroups:
 def read_groups(
     params: EvaluateParams,
     ranked: tuple[np.ndarray, np.ndarray],
-    names: judgements.Names,
+    names: pd.Series,
     dataset: Path | None,
 ) -> QueryGroups | None:
     """The groups of ``params.by``, from the file ``params.groups`` or from
@@ -64,7 +64,7 @@ def read_groups(
         path = judgements.pinned(params, params.groups)
         assert path is not None
         table = text_tables.read(path, ["caption_id", column])
-        values = pd.Series(table[column].to_numpy(), names.find(table["caption_id"]))
+        values = pd.Series(table[column].to_numpy(), judgements.find(names, table["caption_id"]))
         values = values.drop(judgements.NOWHERE, errors="ignore")
     else:
         assert dataset is not None

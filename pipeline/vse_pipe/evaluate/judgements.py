@@ -1,7 +1,6 @@
 """Judgements and labels of images and captions by their names, and figures from them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from jaxtyping import Int64
 
@@ -31,56 +29,40 @@ from vse_pipe.ranking.split import Split
 NOWHERE = -1
 
 
-@dataclass(frozen=True)
-class Names:
-    """Names of images or captions, null for none, with ids; of equal names the first."""
-
-    names: pa.Array
-    ids: Int64[np.ndarray, " names"]
-
-    @classmethod
-    def from_key(cls, key: str, ids: Int64[np.ndarray, " rows"], texts: text_names.TextIds | None) -> "Names":
-        """key: image_id or caption_id. texts: the texts of ids that are text."""
-        labels = None if texts is None else texts.texts(key, ids)
-        return cls(pa.array(ids).cast(pa.string()) if labels is None else labels, ids)
-
-    def also(self, names: Iterable[str], ids: Int64[np.ndarray, " rows"]) -> "Names":
-        more = pa.array(list(names), pa.string(), from_pandas=True)
-        return Names(pa.concat_arrays([self.names, more]), np.concatenate([self.ids, ids]))
-
-    def find(self, texts: Iterable[str]) -> Int64[np.ndarray, " texts"]:
-        """The ids of the names, NOWHERE for an unknown name."""
-        places = pc.fill_null(pc.index_in(pa.array(texts, pa.string()), value_set=self.names), NOWHERE).to_numpy()
-        return np.where(places == NOWHERE, NOWHERE, self.ids[places])
+def names_of(key: str, ids: Int64[np.ndarray, " rows"], texts: text_names.TextIds | None) -> pd.Series:
+    """The ids of images or captions by their names. key: image_id or caption_id. texts: the texts
+    of ids that are text."""
+    labels = None if texts is None else texts.texts(key, ids)
+    return pd.Series(ids, ids.astype(str) if labels is None else labels.to_pylist())
 
 
-def dataset_names(folder: Path) -> tuple[Names, Names]:
-    """The names of the images and captions of data/prepare/<dataset>/.
+def find(names: pd.Series, texts: Iterable[str]) -> Int64[np.ndarray, " texts"]:
+    """The ids of the names, NOWHERE for an unknown name."""
+    rows = names.index.get_indexer(pd.Index(texts, dtype=object))
+    return np.where(rows < 0, NOWHERE, names.to_numpy()[rows])
+
+
+def dataset_names(folder: Path) -> tuple[pd.Series, pd.Series]:
+    """The ids by name of the images and captions of data/prepare/<dataset>/.
 
     An image has its id, its path and its file name as names. A caption has its id, and the file
     name with ``#0``, ``#1``, ... in the order of the data set, as in Flickr8k and Flickr30k. File
-    names that occur in several folders are no names."""
-    image_table, caption_table = images.read(folder).to_pandas(), captions.read(folder).to_pandas()
+    names that occur in several folders are no names; of equal names the first counts."""
     texts = text_names.read(folder)
-    files = image_table["file"].str.rpartition("/")[2]
+    pictures, sentences = images.read(folder).to_pandas(), captions.read(folder).to_pandas()
+    image_ids, caption_ids = pictures["image_id"].to_numpy(), sentences["caption_id"].to_numpy()
+    files = pictures["file"].str.rpartition("/")[2]
     files = files.mask(files.duplicated(keep=False))
-    pictures = Names.from_key("image_id", image_table["image_id"].to_numpy(), texts).also(
-        image_table["file"], image_table["image_id"].to_numpy()
-    )
-    owners = caption_table["image_id"].map(pd.Series(files.to_numpy(), index=image_table["image_id"]))
-    numbered = owners + "#" + caption_table.groupby("image_id", sort=False).cumcount().astype(str)
-    ids = caption_table["caption_id"].to_numpy()
-    return pictures.also(files, image_table["image_id"].to_numpy()), Names.from_key("caption_id", ids, texts).also(
-        numbered, ids
-    )
+    owners = sentences["image_id"].map(pd.Series(files.to_numpy(), image_ids))
+    numbered = owners + "#" + sentences.groupby("image_id", sort=False).cumcount().astype(str)
+    image_names = [names_of("image_id", image_ids, texts)]
+    image_names += [pd.Series(image_ids, names) for names in (pictures["file"], files)]
+    caption_names = [names_of("caption_id", caption_ids, texts), pd.Series(caption_ids, numbered)]
+    both = pd.concat(image_names), pd.concat(caption_names)
+    return both[0][~both[0].index.duplicated()], both[1][~both[1].index.duplicated()]
 
 
-# Flickr8k's ExpertAnnotations.txt and CrowdFlowerAnnotations.txt: three columns of figures.
-_FLICKR8K = (*PAIR, "first", "second", "third")
-_EXPERT = (1, 2, 3, 4)
-
-
-def read_judgements(params: EvaluateParams, images: Names, captions: Names) -> Further | None:
+def read_judgements(params: EvaluateParams, images: pd.Series, captions: pd.Series) -> Further | None:
     """The contents of ``params.judgements`` and ``params.labels``, or None. Rows with unknown
     images or captions are left out with a warning. Raises InputError as ``read`` does, and when no
     row is left."""
@@ -104,10 +86,8 @@ def pinned(params: EvaluateParams, file: str | dict[str, str] | None) -> Path | 
     return Path(file)
 
 
-def _graded(path: Path, above: float, images: Names, captions: Names) -> Graded:
-    table = read_pairs(path, "grade", [_FLICKR8K])
-    if "grade" not in table and set(_FLICKR8K) <= set(table):
-        table = _flickr8k(path, table)
+def _graded(path: Path, above: float, images: pd.Series, captions: pd.Series) -> Graded:
+    table = read_pairs(path, "grade")
     if "grade" not in table:
         raise InputError(f"{path}: column 'grade' is missing")
     grades = numbers(path, table, "grade")
@@ -117,24 +97,7 @@ def _graded(path: Path, above: float, images: Names, captions: Names) -> Graded:
     return Graded(image_ids, caption_ids, grades[present], above)
 
 
-def _flickr8k(path: Path, table: pd.DataFrame) -> pd.DataFrame:
-    """One row an expert, with grades 0 to 3 for 1 to 4; or one row a pair, with the crowd's share
-    of Yes, 0 to 1.
-
-    The two kinds differ: grades of experts are never 0; a row of the crowd has a 0 or a share below
-    1."""
-    figures = np.stack([numbers(path, table, name) for name in _FLICKR8K[2:]], axis=1)
-    pairs = table[list(PAIR)]
-    if np.isin(figures, _EXPERT).all():
-        return pd.concat([pairs.assign(grade=of_expert - 1) for of_expert in figures.T], ignore_index=True)
-    if (wrong := np.flatnonzero(figures[:, 0] > 1)).size:
-        raise InputError(
-            f"{path}: row {wrong[0] + 1}: expected grades of three experts, 1 to 4, or a share of Yes first"
-        )
-    return pairs.assign(grade=figures[:, 0])
-
-
-def _labels(path: Path, images: Names) -> Labels:
+def _labels(path: Path, images: pd.Series) -> Labels:
     table = read(path, ["image_id", "label"], bare=[("image_id", "label")])
     (image_ids,), present = _ids(path, table, {"image_id": images})
     ids, rows = np.unique(image_ids, return_inverse=True)
@@ -144,9 +107,9 @@ def _labels(path: Path, images: Names) -> Labels:
     return Labels(ids, has)
 
 
-def _ids(path: Path, table: pd.DataFrame, sides: dict[str, Names]) -> tuple[list[np.ndarray], np.ndarray]:
+def _ids(path: Path, table: pd.DataFrame, sides: dict[str, pd.Series]) -> tuple[list[np.ndarray], np.ndarray]:
     """The ids in each column, and the rows that they are of: those with known names alone."""
-    ids = {key: names.find(table[key]) for key, names in sides.items()}
+    ids = {key: find(names, table[key]) for key, names in sides.items()}
     for key, numbers_of in ids.items():
         absent = table[key][numbers_of == NOWHERE].unique()
         if len(absent):

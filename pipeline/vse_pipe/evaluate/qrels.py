@@ -11,16 +11,13 @@ from vse_pipe.core.files import read_json
 from vse_pipe.ranking.files import Book
 from vse_pipe.ranking.recall import Relevance, mean_grades
 
-Ids = tuple[()] | tuple[np.ndarray, np.ndarray]
 
-
-def read_qrels(source: str, book: Book | None = None, ids: Ids = ()) -> Relevance:
+def read_qrels(source: str, book: Book | None = None) -> Relevance:
     """The correct items of each query. source: a collection of ``NAMES``, or a file of
     ``text_tables.read_pairs``.
 
     The pairs of a file hold in both directions; a pair with a mean relevance above 0 is correct.
-    book: of the files with the vectors; ids: those of captions and of images. Raises InputError for
-    other files and for TREC lines that seem to have the image first, MissingResource when the
+    book: of the files with the vectors. Raises InputError for other files, MissingResource when the
     package of a collection is not installed."""
     if source in NAMES:
         return read_eccv(source)
@@ -29,14 +26,8 @@ def read_qrels(source: str, book: Book | None = None, ids: Ids = ()) -> Relevanc
     path, book = Path(source), book or Book()
     table = text_tables.read_pairs(path, "relevance")
     images, captions = (book.numbers(key, source, pa.array(table[key], pa.string())) for key in text_tables.PAIR)
-    if "iteration" in table and ids:
-        counts = [np.logical_and(*map(np.isin, pair, ids)).sum() for pair in ((captions, images), (images, captions))]
-        if counts[1] > counts[0]:
-            raise InputError(
-                f"{path}: its first ids seem to be of images; write `image_id iteration caption_id relevance` above them"
-            )
-    has_grades = "relevance" in table
-    relevance = text_tables.numbers(path, table, "relevance") if has_grades else np.ones(len(table))
+    table = table if "relevance" in table else table.assign(relevance=1.0)
+    relevance = text_tables.numbers(path, table, "relevance")
     correct = mean_grades(images, captions, relevance) > 0
     if not correct.any():
         raise InputError(f"{path}: no pair with a relevance above 0 among {len(correct)} lines")

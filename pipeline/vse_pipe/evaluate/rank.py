@@ -159,7 +159,7 @@ def rank_vectors(
                 reasons[name] = result
                 continue
             metrics[name] = {**result.metrics, "split": WHOLE}
-            warn_of_residuals(result)
+            warn_of_residuals(result.criterion, result.metrics["notes"])
             if folders:
                 with whole_folder(folders[name], evaluation.FILES) as folder:
                     evaluation.write(folder, metrics[name], result.tables, task.names)
@@ -172,16 +172,13 @@ def rank_vectors(
 
 def _relevance(qrels: str, ranked: Vectors) -> Relevance:
     """The correct pairs. Warns of judged items that are not ranked."""
-    book, sides = ranked.book, (ranked.images, ranked.captions)
-    assert book is not None
-    relevance = read_qrels(qrels, book, (ranked.captions.ids, ranked.images.ids))
-    pairs = (relevance.pairs["image_to_text"], relevance.pairs["text_to_image"][::-1])
-    named = [np.unique(np.concatenate(ids)) for ids in zip(*pairs, strict=True)]
-    for key, where, side, ids in zip(("image_id", "caption_id"), ranked.where, sides, named, strict=True):
-        absent = np.setdiff1d(ids, side.ids)
-        if len(absent):
+    assert ranked.book is not None
+    relevance = read_qrels(qrels, ranked.book)
+    sides = {"image_to_text": ("image_id", ranked.images), "text_to_image": ("caption_id", ranked.captions)}
+    for direction, (key, side) in sides.items():
+        if len(absent := np.setdiff1d(relevance.pairs[direction][0], side.ids)):
             console.warn(
-                f"--qrels {qrels}: {len(absent)} of the {len(ids)} {key}s judged are not in {where}, the first is "
-                f"{book.label(key, absent[:1])}; their pairs are left out"
+                f"--qrels {qrels}: {len(absent)} {key}s are not in the files, the first is "
+                f"{ranked.book.label(key, absent[:1])}; their pairs are left out"
             )
     return relevance

@@ -4,9 +4,11 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from vse_pipe.artifacts import captions, embeddings, evaluation, identity
 from vse_pipe.artifacts.images import DESCRIBED
@@ -16,7 +18,7 @@ from vse_pipe.core.errors import InputError, PipelineError, UsageError, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_json
 from vse_pipe.core.places import command_of
 from vse_pipe.evaluate.ensemble import load_embeddings
-from vse_pipe.evaluate.measure import Result, results
+from vse_pipe.evaluate.measure import results
 from vse_pipe.evaluate.task import Task
 from vse_pipe.project import paths
 from vse_pipe.project.params import criteria as grammar
@@ -71,7 +73,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
                     console.warn(f"evaluate {run}: {name} is left out: {result}")
                     continue
                 metrics[name] = result.metrics
-                warn_of_residuals(result)
+                warn_of_residuals(result.criterion, result.metrics["notes"])
                 (folder / name).mkdir()
                 evaluation.write(folder / name, result.metrics, result.tables, task.names)
             if reasons := _complete(out, folder, unmeasured):
@@ -158,24 +160,14 @@ def require_free(out: Path, mark: str, kind: str) -> Path:
     return out.resolve()
 
 
-def warn_of_residuals(result: Result) -> None:
-    """``warn_of_residual`` in both directions."""
-    for direction, notes in result.metrics["notes"].items():
-        warn_of_residual(result.criterion, direction, notes)
-
-
-def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> None:
-    """Warn of an iteration that stopped before it reached its tolerance."""
-    if message := residual(criterion, direction, notes):
-        console.warn(message)
-
-
-def residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> str | None:
-    """A message about an iteration that stopped before it reached its tolerance; else None."""
-    tolerance = getattr(criterion.rescoring.params, "tolerance", None)
-    if tolerance is None or notes.get("residual", 0.0) <= tolerance:
-        return None
-    return (
-        f"{criterion.name}, {direction}: stopped after {notes['iterations']:.0f} iterations with a "
-        f"residual of {notes['residual']:.2g}, above {tolerance:g}; raise max_iterations or tau"
-    )
+def warn_of_residuals(
+    criterion: Criterion, notes: Mapping[str, Mapping[str, float]], warn: Callable[[str], None] | None = None
+) -> None:
+    """Warn of iterations that stopped before they reached their tolerance. notes: by direction."""
+    tolerance = getattr(criterion.rescoring.params, "tolerance", np.inf)
+    for direction, values in notes.items():
+        if values.get("residual", 0.0) > tolerance:
+            (warn or console.warn)(
+                f"{criterion.name}, {direction}: stopped after {values['iterations']:.0f} iterations with a "
+                f"residual of {values['residual']:.2g}, above {tolerance:g}; raise max_iterations or tau"
+            )

@@ -154,7 +154,7 @@ class Task:
 
         if dataset is None:
             ids = {"image_id": self.split.image_ids, "caption_id": self.split.caption_ids}
-            names = [judgements.Names.from_key(key, column, self.names) for key, column in ids.items()]
+            names = [judgements.names_of(key, column, self.names) for key, column in ids.items()]
         else:
             names = list(judgements.dataset_names(dataset))
         captions = self.split.caption_ids, self.split.caption_images

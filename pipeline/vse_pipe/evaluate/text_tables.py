@@ -88,12 +88,10 @@ def numbers(path: Path, table: pd.DataFrame, name: str) -> Float[np.ndarray, " r
     return values
 
 
-def read_pairs(path: Path, grade: str, bare: Sequence[Sequence[str]] = ()) -> pd.DataFrame:
+def read_pairs(path: Path, grade: str) -> pd.DataFrame:
     """Judged pairs: columns image_id, caption_id and optionally ``grade``; or TREC lines,
-    ``caption_id 0 image_id grade``, with ``IMAGE_QUERIES`` for 0 the image first. bare: of
-    ``read``."""
-    trec = ("caption_id", "iteration", "image_id", grade)
-    table = read(path, PAIR, [grade], [trec, *bare])
+    ``caption_id 0 image_id grade``, with ``IMAGE_QUERIES`` for 0 the image first."""
+    table = read(path, PAIR, [grade], [("caption_id", "iteration", "image_id", grade)])
     if "iteration" in table and table["iteration"].iloc[0] == IMAGE_QUERIES:
         return table.rename(columns=_OF_IMAGES)
     return table

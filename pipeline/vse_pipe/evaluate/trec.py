@@ -1,31 +1,18 @@
-"""A TREC run: metrics.json, and queries.parquet of queries with a correct item."""
+"""Figures of a TREC run."""
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
-from vse_pipe.artifacts.evaluation import JUDGED_SCHEMA, METRICS, rounded, with_further
-from vse_pipe.core import console, locks, memory, tables
+from vse_pipe.artifacts.evaluation import rounded
+from vse_pipe.core import console, memory
 from vse_pipe.core.console import document, line, ruled
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import whole_folder, write_json
 from vse_pipe.evaluate import text_tables
-from vse_pipe.evaluate.stage import require_free
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths, graded_columns, means
-
-QUERIES = "queries.parquet"
-FILES = (METRICS, QUERIES)
-SCHEMA = tables.schema(
-    "answered 1",
-    tables.field("query", pa.string(), "as the judgements name it"),
-    # The run may have none of the correct items of a query.
-    *[field.with_nullable(field.name == "rank") for field in list(JUDGED_SCHEMA)[3:]],
-)
 
 
 def show(metrics: dict, as_json: bool) -> None:
@@ -50,16 +37,14 @@ _QRELS = ("query", "iteration", "item", "relevance")
 _PAIR = ["query", "item"]
 
 
-def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | None = None) -> dict:
-    """The metrics document; ``out`` receives it with queries.parquet.
+def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams) -> dict:
+    """The metrics document.
 
     run: lines ``query Q0 item rank score tag``; only scores count, as in trec_eval, and equal
     scores are ties. qrels: lines ``query 0 item relevance``; a pair is correct with a mean
     relevance above ``params.correct_above``. A query with correct items and no answer counts as a
     miss; queries without a correct item are left out. Raises InputError for files of another form,
     a run with repeated pairs, or files without a common query."""
-    if out is not None:
-        require_free(out, METRICS, "an evaluation of a TREC run")
     with memory.limit(params.memory, "evaluate.memory"):
         answers, judged = _read(run, _RUN, "score"), _read(qrels, _QRELS, "relevance")
     repeated = np.flatnonzero(answers.duplicated(_PAIR))
@@ -69,14 +54,8 @@ def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | No
             f"{run}: row {repeated[0] + 1}: item {row['item']} of query {row['query']} is there more than once"
         )
     judged = judged.groupby(_PAIR, sort=False, as_index=False)["relevance"].mean()
-    metrics, table = measured(answers, judged, params, str(qrels))
-    metrics = {"run": str(run), "qrels": str(qrels), "ties": params.ties, **metrics}
-    with locks.claim(out) if out else nullcontext():
-        if out:
-            with whole_folder(out, FILES) as folder:
-                write_json(folder / METRICS, metrics)
-                tables.write(folder / QUERIES, table, with_further(SCHEMA, table.column_names), {})
-    return metrics
+    figures, _ = measured(answers, judged, params, str(qrels))
+    return {"run": str(run), "qrels": str(qrels), "ties": params.ties, **figures}
 
 
 def _read(path: Path, names: tuple[str, ...], number: str) -> pd.DataFrame:
@@ -85,8 +64,10 @@ def _read(path: Path, names: tuple[str, ...], number: str) -> pd.DataFrame:
     return table[[*_PAIR, number]]
 
 
-def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams, qrels: str) -> tuple[dict, pa.Table]:
-    """The figures, and a row a query. answers: query, item, score. judged: relevance."""
+def measured(
+    answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams, qrels: str
+) -> tuple[dict, pd.DataFrame]:
+    """The figures, and a row for each query that has a correct item. answers: query, item, score. judged: relevance."""
     names = pd.Index(judged.loc[judged["relevance"] > params.correct_above, "query"].unique())
     judged, matched = (table[table["query"].isin(names)] for table in (judged, answers))
     if not len(names) or matched.empty:
@@ -104,6 +85,4 @@ def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams
         "unanswered": len(names) - matched["query"].nunique(),
         "unjudged": len(pd.Index(answers["query"].unique()).difference(names)),
     }
-    ranks = pa.array(columns["rank"], mask=np.isinf(columns["rank"]))
-    table = pa.table({"query": pa.array(names, pa.string()), **columns, "rank": ranks})
-    return counts | rounded(means(columns)), table
+    return counts | rounded(means(columns)), pd.DataFrame({"query": names, **columns})

@@ -14,7 +14,7 @@ from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate import text_tables
 from vse_pipe.evaluate.ensemble import load_embeddings
-from vse_pipe.evaluate.judgements import NOWHERE, Names, dataset_names
+from vse_pipe.evaluate.judgements import NOWHERE, dataset_names, find, names_of
 from vse_pipe.evaluate.rank import VectorSets, task_of_vectors
 from vse_pipe.evaluate.task import Task
 from vse_pipe.project import paths
@@ -67,17 +67,17 @@ def compose_vectors(sources: VectorSets, params: EvaluateParams, sets: Path, dev
     """Figures as in ``compose_run``, for vectors in files, which need not be paired."""
     task = task_of_vectors(sources, params, resolve_device(device), paired=False)
     images, captions = zip(KEYS, (task.split.image_ids, task.split.caption_ids), strict=True)
-    return _figures(sets, task, (Names.from_key(*images, task.names), Names.from_key(*captions, task.names)), params)
+    return _figures(sets, task, (names_of(*images, task.names), names_of(*captions, task.names)), params)
 
 
-def _figures(path: Path, task: Task, names: tuple[Names, Names], params: EvaluateParams) -> dict:
+def _figures(path: Path, task: Task, names: tuple[pd.Series, pd.Series], params: EvaluateParams) -> dict:
     with memory.limit(params.memory, "evaluate.memory"):
         table = _read(path)
     ids = task.split.image_ids, task.split.caption_ids
     rows = {}
     for column in table.columns.drop(_CATEGORY, errors="ignore"):
         side = 0 if column.startswith("image") else 1
-        rows[column] = places(ids[side], names[side].find(table[column]))
+        rows[column] = places(ids[side], find(names[side], table[column]))
         absent = np.flatnonzero(rows[column] == NOWHERE)
         if len(absent):
             raise InputError(

@@ -17,7 +17,7 @@ from vse_pipe.core.files import sha256, whole_folder, write_json
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate.ensemble import Ensemble, load_embeddings
 from vse_pipe.evaluate.rank import VectorSets, task_of_vectors
-from vse_pipe.evaluate.stage import require_free, warn_of_residual
+from vse_pipe.evaluate.stage import require_free, warn_of_residuals
 from vse_pipe.evaluate.task import Task
 from vse_pipe.export.targets import Dataset, Folded, FoldedSide, target
 from vse_pipe.project import paths
@@ -118,7 +118,7 @@ def _export(
         trials = task.validation_trials()[direction]
         criterion = criteria.choose_parameters(criterion, trials, task.options.tune).criterion
     bias = _bias(task, criterion, direction)
-    warn_of_residual(criterion, direction, bias.notes)
+    warn_of_residuals(criterion, {direction: bias.notes})
     content = _folded(task, bias, direction, dataset)
     manifest = _manifest(task, criterion, bias, content, to)
     manifest["sources"] = {str(path): sha256(path) for path in sources}

@@ -11,7 +11,7 @@ from jaxtyping import Float, Float32, Float64
 from vse_pipe.artifacts import evaluation, identity
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
-from vse_pipe.evaluate.stage import warn_of_residual
+from vse_pipe.evaluate.stage import warn_of_residuals
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import INFERENCES
@@ -144,7 +144,7 @@ def _corrected(params: Params, criterion: Criterion, network: Network, direction
         )
     bias = criterion.item_bias(queries)
     assert bias is not None
-    warn_of_residual(criterion, direction, bias.notes)
+    warn_of_residuals(criterion, {direction: bias.notes})
     about = {"bank": bank, "queries": rows, "items": columns, "scale": bias.scale, "notes": dict(bias.notes)}
     about["seconds"] = round(time.monotonic() - started, 3)
     return Correction(bias.scale, bias.bias.double().cpu().numpy(), about)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+import pandas as pd
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
@@ -221,7 +221,7 @@ def _groups(place: Place, side: Method, options: EvaluateParams, params: Params 
     ids, images = (captions[name].to_numpy() for name in ("query_id", "image_id"))
     if place.single or params is None:
         texts = "query_name" if "query_name" in captions.column_names else "query_id"
-        names = judgements.Names(captions[texts].combine_chunks().cast(pa.string()), ids)
+        names = pd.Series(ids, captions[texts].to_pandas().astype(str))
         of_queries = query_groups.read_groups(options, (ids, images), names, None)
     else:
         run = params.models(place.name)[0]
