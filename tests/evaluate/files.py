@@ -29,8 +29,9 @@ class Files:
     qrels: str | None = None
 
     def sources(self, params: EvaluateParams | None = None) -> VectorSets:
-        given = {name: value for name, value in vars(self).items() if name not in ("similarity", "qrels")}
-        return read(params or EvaluateParams(), self.similarity, **given)
+        ids = {"image_ids": self.image_ids, "caption_ids": self.caption_ids, "caption_images": self.caption_images}
+        bank, val = (self.bank_images, self.bank_captions), (self.val_images, self.val_captions)
+        return read(params or EvaluateParams(), self.similarity, self.images, self.captions, bank, val, **ids)
 
     def vectors(self, **options: object) -> Vectors:
         ids = {"image_ids": self.image_ids, "caption_ids": self.caption_ids, "caption_images": self.caption_images}

@@ -41,16 +41,6 @@ def test_codes_cost_recall_and_rescoring_gives_it_back(project):
         assert all(row[key] == rows[names.index(row["inference"])][key] for key in FIGURES)
 
 
-def test_a_criterion_that_cannot_be_computed_takes_no_other_with_it(project, warned):
-    write(*sides({"train": 6, "test": 24}))
-    options = params(project, bank="train", tune=True)
-    rows = run_figures(options, "sum", ["is", "nns"], Forms.parse("4", None, None), "cpu")
-    assert [(row["inference"], row["dims"]) for row in rows] == [("nns", 8), ("nns", 4)]
-    assert [line for line in warned if "is is left out at 4 dimensions" in line]
-    with pytest.raises(PipelineError):
-        run_figures(options, "sum", ["is"], Forms.parse("4", None, None), "cpu")
-
-
 @pytest.mark.parametrize(
     ("options", "inference", "about", "text"),
     [

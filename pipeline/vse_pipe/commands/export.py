@@ -73,7 +73,7 @@ def export(
         from vse_pipe.project.params.load import load_measuring
 
         measuring, options, _ = load_measuring(_project.overrides)
-        sources = read(measuring, similarity, *files, bank_images=bank_images, bank_captions=bank_captions)
+        sources = read(measuring, similarity, *files, (bank_images, bank_captions))
         manifest = export_vectors(sources, inference, measuring, options, to, direction, out.resolve())
     else:
         folder = out.resolve()

@@ -8,7 +8,7 @@ from typer import Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import AsJson, Device, EmbeddedName, RankedName
-from vse_pipe.commands.vectors import Inferences, criteria_named, require_all
+from vse_pipe.commands.vectors import Inferences, criteria_named
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 from vse_pipe.project.registry import BACKBONES
@@ -139,8 +139,7 @@ def evaluate(
 
         forms, names = Forms.parse(dims, precision, rescore), criteria_named(inference) or ["nns"]
         rows = [row for name in chosen for row in run_figures(params, name, names, forms, device)]
-        show(rows, as_json)
-        return require_all(names, {row["inference"] for row in rows})
+        return show(rows, as_json)
     from vse_pipe.evaluate import stage, table
 
     criteria = criteria_named(inference)

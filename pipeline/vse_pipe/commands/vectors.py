@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -69,7 +69,8 @@ def rank(
     from vse_pipe.project.params.load import load_measuring
 
     params, options, seed = load_measuring(_project.overrides)
-    sources = read(params, similarity, *files, *further)
+    ids: dict[str, Any] = {"image_ids": image_ids, "caption_ids": caption_ids, "caption_images": caption_images}
+    sources = read(params, similarity, *files, (bank_images, bank_captions), (val_images, val_captions), **ids)
     results = rank_vectors(sources, names or DEFAULT_CRITERIA, params, options, device, out, seed, qrels)
     show_file_results(results, as_json)
     return require_all(names, results)
@@ -109,7 +110,7 @@ def compose(
         from vse_pipe.project.params.load import load_measuring
 
         params, *_ = load_measuring(_project.overrides)
-        sources = read(params, similarity, *files, image_ids, caption_ids)
+        sources = read(params, similarity, *files, image_ids=image_ids, caption_ids=caption_ids)
         return show(compose_vectors(sources, params, sets, device), as_json)
     path = sets.resolve()
     params = _project.params()

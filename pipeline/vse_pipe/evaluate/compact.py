@@ -61,11 +61,11 @@ class Forms(NamedTuple):
 def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Forms, device: str = "auto") -> list[dict]:
     """A metrics document for each width, precision and criterion, with ``dims``, ``precision``,
     ``rescore`` and ``bytes`` of an item; nothing is written. int8 has the ranges of split train.
-    Parameters are those that the float32 vectors of that width choose. A criterion that these data
-    do not allow is left out with a warning.
+    Parameters are those that the float32 vectors of that width choose.
 
     Raises UsageError for a run without unit vectors, an unknown precision and criteria that are
-    more than one number an item, InputError where int8 finds no split train."""
+    more than one number an item, InputError where int8 finds no split train or these data do not
+    allow a criterion."""
     chosen = [foldable(name, params.inference) for name in inferences]
     target = resolve_device(device)
     embedded = load_embeddings(params, run)
@@ -84,16 +84,12 @@ def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Form
             # The signs of binary need no ranges; their two values are means of the items.
             ranges = None if precision == BINARY else _cut_split(embedded.split("train", target), dim)
             narrow = _coded(narrow, ranges or narrow.split, precision, rescore)
-        for name, result in results(narrow, chosen):
+        for _, result in results(narrow, chosen):
             if isinstance(result, PipelineError):
-                reason = result
-                console.warn(f"run '{run}': {name} is left out at {dim} dimensions, {precision}: {reason}")
-                continue
+                raise result
             size = item_bytes(precision, dim) + BIAS_BYTES * result.criterion.needs_bank
             form = {"dims": dim, "precision": precision, "rescore": rescore, "bytes": size}
             rows.append({"run": run, **result.metrics, **form})
-    if not rows:
-        raise reason
     return rows
 
 

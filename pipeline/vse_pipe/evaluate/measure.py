@@ -12,7 +12,7 @@ from vse_pipe.artifacts import evaluation as artefact
 from vse_pipe.artifacts.evaluation import DIGITS, heading, rounded
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
-from vse_pipe.evaluate.task import Task, Untuned
+from vse_pipe.evaluate.task import Task
 from vse_pipe.ranking import calibration, criteria, evaluation
 from vse_pipe.ranking.criteria import Criterion, RankedFold, Scan, Trial, Tuned
 from vse_pipe.ranking.intervals import intervals
@@ -46,18 +46,12 @@ def results(task: Task, chosen: Sequence[Criterion]) -> Iterator[tuple[str, Resu
     it. Scores that fit into ``evaluate.memory`` are computed once for all criteria.
 
     Recalls and other shares are percentages; under ``folds`` every metric is the mean over the
-    folds. Raises InputError when no criterion can be computed and not only for want of parameters,
-    for which the reason is ``Untuned``."""
+    folds. The reason is ``Untuned`` where nothing can choose its parameters."""
     measurement = Measurement(task, chosen)
-    failed: list[PipelineError] = []
     for criterion in chosen:
         try:
             yield criterion.name, measurement.result(criterion)
         except (InputError, UsageError) as error:
-            failed.append(error)
-            wrong = [reason for reason in failed if not isinstance(reason, Untuned)]
-            if wrong and len(failed) == len(chosen):
-                raise wrong[0] from error
             yield criterion.name, error
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate.measure import results
 from vse_pipe.evaluate.qrels import read_qrels
 from vse_pipe.evaluate.stage import require_free, warn_of_residuals
-from vse_pipe.evaluate.task import Task
+from vse_pipe.evaluate.task import Task, Untuned
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria, rows
 from vse_pipe.ranking.fragments import plain
@@ -46,36 +46,26 @@ def read(
     similarity: str,
     images: Path,
     captions: Path,
-    image_ids: Path | None = None,
-    caption_ids: Path | None = None,
-    caption_images: Path | None = None,
-    bank_images: Path | None = None,
-    bank_captions: Path | None = None,
-    val_images: Path | None = None,
-    val_captions: Path | None = None,
+    bank: tuple[Path | None, Path | None] = (None, None),
+    val: tuple[Path | None, Path | None] = (None, None),
+    **ids: Any,
 ) -> VectorSets:
-    """The vectors in files. Raises UsageError for options that do not go together."""
+    """The vectors in files. bank, val: files of images and of captions; ids: files of ids, as of
+    ``Vectors.of_files``. Raises UsageError for options that do not go together."""
     if params.bank != OWN or params.split != "test":
         raise UsageError(
             "evaluate.bank and evaluate.split name parts of a run; with --images give --bank-images and --bank-captions"
         )
-    if (val_images is None) != (val_captions is None):
+    if (val[0] is None) != (val[1] is None):
         raise UsageError("--val-images and --val-captions go together")
     # Two copies: the file's content and its array, then this array and its vectors of length one.
     with memory.limit(params.memory // 2, "half of evaluate.memory"):
-        ranked = Vectors.of_files(
-            images,
-            captions,
-            similarity,
-            image_ids=image_ids,
-            caption_ids=caption_ids,
-            caption_images=caption_images,
+        ranked = Vectors.of_files(images, captions, similarity, **ids)
+        further = (
+            Vectors.of_files(*files, similarity, partner=ranked) if any(files) else None for files in (bank, val)
         )
-        bank, val = (
-            Vectors.of_files(*files, similarity, partner=ranked) if any(files) else None
-            for files in ((bank_images, bank_captions), (val_images, val_captions))
-        )
-    return VectorSets(ranked, bank, val and val.with_captions_in_turn())
+        bank_vectors, validation = further
+    return VectorSets(ranked, bank_vectors, validation and validation.with_captions_in_turn())
 
 
 def task_of_vectors(
@@ -145,12 +135,9 @@ def rank_vectors(
         folders = {each.name: require_free(out / each.name, evaluation.METRICS, "an evaluation") for each in chosen}
     relevance = None if qrels is None else _relevance(qrels, sources.ranked)
     task = task_of_vectors(sources, params, resolve_device(device), relevance)
-    task = replace(task, seed=seed, about={**task.about, **({"qrels": qrels} if qrels else {})}).judged()
+    about = task.about if qrels is None else {**task.about, "qrels": qrels}
+    task = replace(task, seed=seed, about=about).judged()
     task, chosen = task.tuned(chosen)
-    if task.validation is None and any(task.is_calibrated(criterion) for criterion in chosen):
-        raise UsageError(
-            "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or -S evaluate.calibrate=none"
-        )
     metrics: dict[str, dict] = {}
     reasons: dict[str, PipelineError] = {}
     with locks.claim(out) if out else nullcontext():
@@ -164,7 +151,8 @@ def rank_vectors(
                 with whole_folder(folders[name], evaluation.FILES) as folder:
                     evaluation.write(folder, metrics[name], result.tables, task.names)
     if not metrics:
-        raise UsageError(*(f"{name}: {reason}" for name, reason in reasons.items()))
+        wrong = [reason for reason in reasons.values() if not isinstance(reason, Untuned)]
+        raise wrong[0] if wrong else UsageError(*(f"{name}: {reason}" for name, reason in reasons.items()))
     for name, reason in reasons.items():
         console.warn(f"{name} is left out: {reason}")
     return metrics

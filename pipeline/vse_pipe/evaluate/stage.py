@@ -19,7 +19,7 @@ from vse_pipe.core.files import sha256, whole_folder, write_json
 from vse_pipe.core.places import command_of
 from vse_pipe.evaluate.ensemble import load_embeddings
 from vse_pipe.evaluate.measure import results
-from vse_pipe.evaluate.task import Task
+from vse_pipe.evaluate.task import Task, Untuned
 from vse_pipe.project import paths
 from vse_pipe.project.params import criteria as grammar
 from vse_pipe.project.params.schema import BM25
@@ -66,17 +66,20 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
             task = replace(task, options=task.options.model_copy(update={"calibrate": "none"}))
         with whole_folder(out, paths.output_patterns(FILES)) as folder:
             identity.write(folder, made_from, {"settings": _settings_digest(params, run)})
-            unmeasured: dict[str, str] = {}
+            unmeasured: dict[str, PipelineError] = {}
             for name, result in results(task, selected):
                 if isinstance(result, PipelineError):
-                    unmeasured[name] = str(result)
+                    unmeasured[name] = result
                     console.warn(f"evaluate {run}: {name} is left out: {result}")
                     continue
                 metrics[name] = result.metrics
                 warn_of_residuals(result.criterion, result.metrics["notes"])
                 (folder / name).mkdir()
                 evaluation.write(folder / name, result.metrics, result.tables, task.names)
-            if reasons := _complete(out, folder, unmeasured):
+            wrong = [reason for reason in unmeasured.values() if not isinstance(reason, Untuned)]
+            if wrong and not metrics:
+                raise wrong[0]
+            if reasons := _complete(out, folder, {name: str(reason) for name, reason in unmeasured.items()}):
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "criteria": reasons})
     paths.record_seconds(out, time.monotonic() - started)
     return metrics

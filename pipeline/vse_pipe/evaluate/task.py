@@ -137,7 +137,9 @@ class Task:
         Raises InputError without validation data, and when the ranked split or the bank shares
         items with them."""
         if self.validation is None:
-            raise InputError(f"{self.lacking}, so nothing can choose parameters; give them, such as inference.rgm.lam")
+            raise InputError(
+                f"{self.lacking}; give parameters, such as inference.rgm.lam, and evaluate.calibrate: none"
+            )
         disjoint(self.validation, self.split, "validation data", "split", self.names)
         disjoint(self.validation_bank.split, self.validation, "validation data", "bank", self.names)
         folds = evaluation.tuning_folds(self.validation, self.options)

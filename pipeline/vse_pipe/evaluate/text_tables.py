@@ -34,14 +34,15 @@ def read(
     Raises MissingResource for a missing file, InputError for missing columns, empty or missing
     cells, or a file beyond the memory limit, IntegrityError for a damaged Parquet file."""
     existing(path)
-    if path.suffix == ".parquet":
-        return _parquet(path, columns, optional)
-    table = _text(path)
-    if headed and set(table.iloc[0]) & {*columns, *optional}:
+    is_parquet = path.suffix == ".parquet"
+    table = _parquet(path, columns, optional) if is_parquet else _text(path)
+    if incomplete := np.flatnonzero((table.isna() | (table == "")).any(axis=1)).tolist():
+        raise InputError(f"{path}: row {incomplete[0] + 1} has fewer than {table.shape[1]} fields, or an empty one")
+    if not is_parquet and headed and set(table.iloc[0]) & {*columns, *optional}:
         table = table[1:].set_axis(table.iloc[0].tolist(), axis=1).reset_index(drop=True)
         if table.columns.has_duplicates:
             raise InputError(f"{path}: its header names a column twice")
-    else:
+    elif not is_parquet:
         widths = {len(names): names for names in bare}
         table = table.set_axis(widths.get(table.shape[1], map(str, table)), axis=1)
     if table.empty or not set(columns) <= set(table):
@@ -53,16 +54,11 @@ def read(
 
 def _parquet(path: Path, columns: Sequence[str], optional: Sequence[str]) -> pd.DataFrame:
     table = read_parquet(path, columns, optional)
-    for name in table.column_names:
-        kind = table[name].type
-        tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string)
-        if not any(is_kind(kind) for is_kind in tests) or table[name].null_count:
-            raise InputError(
-                f"{path}: column '{name}' is {kind} with {table[name].null_count} nulls, expected text or numbers"
-            )
-    if not len(table):
-        raise InputError(f"{path}: no rows")
-    return pd.DataFrame({name: table[name].cast(pa.string()).to_numpy() for name in table.column_names}, dtype=object)
+    try:
+        texts = table.cast(pa.schema([(name, pa.string()) for name in table.column_names]))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(f"{path}: expected columns of text or numbers: {error}") from error
+    return texts.to_pandas()
 
 
 def _text(path: Path) -> pd.DataFrame:
@@ -70,12 +66,9 @@ def _text(path: Path) -> pd.DataFrame:
     memory.require_text(path)
     split = {"sep": ","} if path.suffix == ".csv" else {"sep": r"\s+", "quoting": csv.QUOTE_NONE}
     try:
-        table = pd.read_csv(path, header=None, dtype=object, keep_default_na=False, encoding="utf-8-sig", **split)
+        return pd.read_csv(path, header=None, dtype=object, keep_default_na=False, encoding="utf-8-sig", **split)
     except (UnicodeDecodeError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from error
-    if incomplete := np.flatnonzero((table.isna() | (table == "")).any(axis=1)).tolist():
-        raise InputError(f"{path}: row {incomplete[0] + 1} has fewer than {table.shape[1]} fields, or an empty one")
-    return table
 
 
 def numbers(path: Path, table: pd.DataFrame, name: str) -> Float[np.ndarray, " rows"]:
