@@ -79,7 +79,7 @@ OFFERED = [
     (("extract", "--features", "p"), ["plain"]),
     (("extract", "--backbone", "res"), ["resnet152"]),
     (("evaluate", "--inference", "nns,cs"), ["nns,csls"]),
-    (("export", "--to", ""), ["atlas", "clip-retrieval", "faiss", "npy", "parquet", "trec"]),
+    (("export", "--to", ""), ["atlas", "faiss", "npy", "parquet", "trec"]),
     (("apply", "flickr8k_n"), ["flickr8k_noise"]),
 ]
 

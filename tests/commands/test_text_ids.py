@@ -87,7 +87,7 @@ def test_ids_that_are_numbers_and_lines_that_are_split_at_any_space(made, monkey
 EXPORT = ("export", "--run", "sum", "--inference", "csls", "--to")
 
 
-@pytest.mark.parametrize("to", ["parquet", "npy", "clip-retrieval", "trec"])
+@pytest.mark.parametrize("to", ["parquet", "npy", "trec"])
 def test_exports_hold_the_text(project, tmp_path, to):
     out = tmp_path / "out"
     output(project[0], *EXPORT, to, "--out", out)
@@ -99,11 +99,8 @@ def test_exports_hold_the_text(project, tmp_path, to):
         queries, _, items, *_ = zip(*(line.split() for line in (out / "run.txt").read_text().splitlines()), strict=True)
         assert {*items} == {*expected}
         assert all(one.startswith("uuid:") for one in queries)
-    elif to == "parquet":
-        assert pq.read_table(out / "items.parquet")["id"].to_pylist() == expected
     else:
-        table = pq.read_table(out / "metadata/metadata_0.parquet")
-        assert table["image_path"].to_pylist() == table["image_id"].to_pylist() == expected
+        assert pq.read_table(out / "items.parquet")["id"].to_pylist() == expected
 
 
 def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, tmp_path):

@@ -50,17 +50,17 @@ def said(made):
     table = captions.read(paths.prepared("toy")).to_pylist()
     Path("said.txt").write_text("\n".join(row["text"] for row in table) + "\n\n")
     rows = [[row["caption_id"], row["image_id"], row["text"]] for row in table]
-    _table("said.csv", [["caption_id", "image_id", "sentence"], *rows], "\n\n")
+    _table("said.csv", [["caption_id", "image_id", "caption"], *rows], "\n\n")
     return load(paths.PARAMS)
 
 
 def test_captions_have_the_vectors_of_embed_to_the_last_bit(said):
     expected = embeddings.read(paths.embedded("sum") / embeddings.CAPTIONS)
-    encode_captions(said, "sum", Path("said.txt"), None, Path("text.parquet"), "cpu")
+    encode_captions(said, "sum", Path("said.txt"), Path("text.parquet"), "cpu")
     ids, vectors = _vectors(Path("text.parquet"))
     assert ids == list(range(len(expected.ids)))
     np.testing.assert_array_equal(vectors, expected.vectors)
-    found = encode_captions(said, "sum", Path("said.csv"), "sentence", Path("captions.parquet"), "cpu")
+    found = encode_captions(said, "sum", Path("said.csv"), Path("captions.parquet"), "cpu")
     assert found["unknown_words"] == 0.0
     again = embeddings.read(Path("captions.parquet"))
     for name in ("ids", "image_ids", "vectors"):
@@ -112,12 +112,12 @@ def test_both_files_are_ranked_and_exported(painted_project, monkeypatch, capsys
     output(call, "export", *sides, "--to", "npy", "--out", "exported")
 
 
-NO_COLUMN = "no column caption or text; name it with --column: caption_id"
+NO_COLUMN = "no column caption among caption_id"
 CAPTIONS = [
     ("bad.txt", "a red dog\n\nblue\n", InputError, "line 2: the caption .* shows nothing"),
     ("bad.csv", "caption_id,caption\n1,a dog\n1,a tree\n", InputError, "'1' is given twice"),
     ("bad.csv", "caption\na,dog\n", InputError, r"bad\.csv: .* Expected 1 columns, got 2"),
-    ("bad.csv", "caption_id\n1\n", UsageError, NO_COLUMN),
+    ("bad.csv", "caption_id\n1\n", InputError, NO_COLUMN),
 ]
 
 
@@ -125,20 +125,18 @@ CAPTIONS = [
 def test_captions_that_cannot_be_encoded_are_said_and_nothing_is_written(said, name, content, error, message):
     Path(name).write_text(content)
     with pytest.raises(error, match=message):
-        encode_captions(said, "sum", Path(name), None, Path("out.parquet"), "cpu")
+        encode_captions(said, "sum", Path(name), Path("out.parquet"), "cpu")
     assert not Path("out.parquet").exists()
 
 
 def test_no_other_file_is_replaced(said):
-    for _ in range(2):
-        encode_captions(said, "sum", Path("said.txt"), None, Path("text.parquet"), "cpu")
     own = paths.embedded("sum") / embeddings.CAPTIONS
     before = own.read_bytes()
-    with pytest.raises(UsageError, match="exists and is no file of vse-pipe encode"):
-        encode_captions(said, "sum", Path("said.txt"), None, own, "cpu")
+    with pytest.raises(UsageError, match=r"expected the name of a new \.parquet file"):
+        encode_captions(said, "sum", Path("said.txt"), own, "cpu")
     assert own.read_bytes() == before
-    with pytest.raises(UsageError, match=r"expected the name of a \.parquet file"):
-        encode_captions(said, "sum", Path("said.txt"), None, Path("text.npy"), "cpu")
+    with pytest.raises(UsageError, match=r"expected the name of a new \.parquet file"):
+        encode_captions(said, "sum", Path("said.txt"), Path("text.npy"), "cpu")
 
 
 def test_two_networks_have_one_vector_whose_inner_product_is_the_mean_of_their_scores(made):
@@ -147,7 +145,7 @@ def test_two_networks_have_one_vector_whose_inner_product_is_the_mean_of_their_s
     embed(params, "sum", "cpu")
     texts = captions.read(paths.prepared("toy"))["text"].to_pylist()
     Path("two.txt").write_text("\n".join(texts))
-    encode_captions(params, "sum", Path("two.txt"), None, Path("two.parquet"), "cpu")
+    encode_captions(params, "sum", Path("two.txt"), Path("two.parquet"), "cpu")
     _, vectors = _vectors(Path("two.parquet"))
     whole = paths.embedded("sum")
     stored = [embeddings.read(folder / embeddings.CAPTIONS).vectors for folder in (whole, whole / embeddings.PEER)]
@@ -164,7 +162,7 @@ def test_a_model_of_fragments_has_the_words_of_embed(tmp_path, monkeypatch):
     table = captions.read(paths.prepared("toy")).to_pylist()
     text_of = {row["caption_id"]: row["text"] for row in table}
     _table("said.csv", [["caption_id", "caption"], *([number, text_of[number]] for number in stored.ids.tolist())])
-    encode_captions(params, "mine", Path("said.csv"), None, Path("words.parquet"), "cpu")
+    encode_captions(params, "mine", Path("said.csv"), Path("words.parquet"), "cpu")
     rows = pq.read_table("words.parquet")
     assert rows.column_names == ["caption_id", "split", "fragments"]
     assert rows["caption_id"].to_pylist() == stored.ids.tolist()

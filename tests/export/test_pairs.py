@@ -68,13 +68,8 @@ def _tables(dataset: str) -> list[pd.DataFrame]:
 @pytest.mark.parametrize(("to", "out"), [("csv", "deep/back.csv"), ("karpathy", "dataset_back.json")])
 def test_what_is_written_is_read_back_as_the_same_data_set(call, to, out):
     status, _, told = call("--dataset", "mine", "--to", to, "--out", out)
-    root = {"csv": "../raw/images", "karpathy": "raw/images"}[to]
-    assert (status, told.splitlines()[0]) == (
-        0,
-        f"read it with {{format: {to}, source: {out}, images: {root}}}",
-    )
-    assert told.splitlines()[1].endswith(": 12 pairs of data set 'mine'")
-    _params(format=to, source=out, images=root)
+    assert (status, told) == (0, f"{Path(out).resolve()}: 12 pairs of data set 'mine'\n")
+    _params(format=to, source=out, images={"csv": "../raw/images", "karpathy": "raw/images"}[to])
     prepare(_loaded(), "back")
     for back, mine in zip(_tables("back"), _tables("mine"), strict=True):
         pd.testing.assert_frame_equal(back, mine)
@@ -140,8 +135,6 @@ def test_keys_are_those_of_webdataset_and_uids_where_there_are_no_names(call):
     for to in ("keys", "uids"):
         assert call("--dataset", "back", "--to", to, "--out", f"{to}.txt", "--split", "train")[0] == 0
         assert Path(f"{to}.txt").read_text().split() == ["a/001", "a/002", "003"]
-    status, _, told = call("--dataset", "back", "--to", "csv", "--out", "back.csv")
-    assert (status, "places in other files, which format csv cannot open" in told) == (0, True)
     _shard(Path("w/train-2.tar"), ["003"])
     prepare(_loaded(), "back")
     message = "1 keys stand in several shards, the first is '003'"

@@ -16,7 +16,7 @@ from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.project.paths import PARAMS, find_root
 from vse_pipe.project.registry import INFERENCES, Family
 
-TARGETS = "atlas", "clip-retrieval", "faiss", "npy", "parquet", "trec"
+TARGETS = "atlas", "faiss", "npy", "parquet", "trec"
 DEVICES = "auto", "cpu", "cuda"
 _PACKAGE = Path(__file__).parents[1]
 

@@ -12,7 +12,6 @@ from vse_pipe.core.errors import UsageError
 
 Run = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
 EncodedCaptions = Annotated[Path | None, Option(help="a caption a line, or a .csv or .tsv with a header")]
-Column = Annotated[str | None, Option(help="with a table: its column of captions (default: caption or text)")]
 EncodedImages = Annotated[Path | None, Option(help="a folder of pictures; folders in it count too")]
 File = Annotated[Path, Option(help="the .parquet file to write")]
 
@@ -22,22 +21,19 @@ def encode(
     out: File,
     captions: EncodedCaptions = None,
     images: EncodedImages = None,
-    column: Column = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Write the vectors of your own captions or photographs by a trained run, to one file."""
     if (captions is None) == (images is None):
         raise UsageError("encode what? give --captions FILE or --images FOLDER, one of them")
-    if column is not None and captions is None:
-        raise UsageError("--column is of --captions")
     source, out = (captions or images).resolve(), out.resolve()  # type: ignore[union-attr]
     params = _project.params()
     name = _project.one_run(run, params)
     from vse_pipe.export import encode
 
     if captions is not None:
-        counts = encode.encode_captions(params, name, source, column, out, device)
+        counts = encode.encode_captions(params, name, source, out, device)
     else:
         counts = encode.encode_images(params, name, source, out, device)
     if as_json:

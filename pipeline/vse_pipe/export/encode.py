@@ -13,9 +13,9 @@ from pyarrow import csv
 from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core import memory, tables, text
+from vse_pipe.core import memory, text
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
+from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.embed.stage import about_model, flat, parts_of
 from vse_pipe.pictures.images import Item
 from vse_pipe.prepare.captions import caption_text
@@ -29,10 +29,8 @@ from vse_pipe.train.trained import Trained
 from vse_pipe.train.trained import parts_of as sides_of
 
 # Columns of a table of captions; of alternatives the first one in the table counts.
-_TEXTS, _IMAGES, _CAPTION_ID = ("caption", "text"), ("image_id", "image"), "caption_id"
+_CAPTION, _IMAGES, _CAPTION_ID = "caption", ("image_id", "image"), "caption_id"
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
-# Footer key: the file or the folder that was encoded. `--out` replaces only files with this key.
-_ENCODED = "encoded"
 # Files of `embed` have a column of splits; test is the split that is searched by default.
 _SPLIT = "test"
 # Words of a caption, about.
@@ -42,18 +40,16 @@ _WORDS = 16
 Rows = tuple[np.ndarray, np.ndarray, Sides]
 
 
-def encode_captions(
-    params: Params, run: str, source: Path, column: str | None, out: Path, device: str = "auto"
-) -> dict:
+def encode_captions(params: Params, run: str, source: Path, out: Path, device: str = "auto") -> dict:
     """Write ``out``, a row for each caption of ``source``; returns counts.
 
     source: a text file with a caption in each line, whose ids are 0, 1, 2, ..., or a .csv or .tsv
-    with a header. column: the column of captions. Raises UsageError for an unfit column or run,
-    InputError for an empty caption or a repeated id, with the line.
+    with a header. Raises UsageError for an unfit run, InputError for a table without the column
+    caption, an empty caption or a repeated id, with the line.
     """
     _require_free(out)
     trained = Trained.open(paths.trained(run), device)
-    listed = CaptionFile.read(source, column)
+    listed = CaptionFile.read(source)
     share = trained.texts.unknown_share(listed.texts)
 
     def rows(treated: Texts) -> Iterator[Rows]:
@@ -112,7 +108,7 @@ def encode_images(params: Params, run: str, source: Path, out: Path, device: str
 def _write(out: Path, kind: str, run: str, trained: Trained, rows: Iterator[Rows], source: Path) -> None:
     """kind: ``captions`` or ``images``. Of two networks, vectors and fragments stand side by side,
     scaled so that an inner product is the mean of both."""
-    about = {**about_model(run, trained.config), _ENCODED: str(source)}
+    about = {**about_model(run, trained.config), "encoded": str(source)}
     schema = embeddings.fragment_schema if trained.has_fragments else embeddings.schema
     about |= {"dim": str(trained.width)} if trained.has_fragments else {}
     stored = ((ids, owners, *_stored(trained, side)) for ids, owners, side in rows)
@@ -142,38 +138,32 @@ class CaptionFile:
     image_ids: np.ndarray | None = None
 
     @classmethod
-    def read(cls, path: Path, column: str | None = None) -> "CaptionFile":
-        """column: the column of captions of a table, ``caption`` or ``text`` by default."""
+    def read(cls, path: Path) -> "CaptionFile":
         if not path.is_file():
             raise MissingResource(f"--captions: {path} is no file")
         if path.suffix in _DELIMITERS:
-            return cls._of_table(path, column)
-        if column is not None:
-            raise UsageError(f"--column is of a .csv or .tsv; {path} is read as a caption a line")
+            return cls._of_table(path)
         lines = list(read_lines(path))
         while lines and not lines[-1].strip():
             lines.pop()
         return cls(_checked(lines, f"{path} line", 1), np.arange(len(lines)))
 
     @classmethod
-    def _of_table(cls, path: Path, column: str | None) -> "CaptionFile":
+    def _of_table(cls, path: Path) -> "CaptionFile":
         memory.require_text(path)
-        names = [column] if column else _TEXTS
-        texts = dict.fromkeys((*names, *_IMAGES, _CAPTION_ID), pa.string())
+        texts = dict.fromkeys((_CAPTION, *_IMAGES, _CAPTION_ID), pa.string())
         parse = csv.ParseOptions(delimiter=_DELIMITERS[path.suffix], newlines_in_values=True)
         try:
             table = csv.read_csv(path, parse_options=parse, convert_options=csv.ConvertOptions(column_types=texts))
         except pa.ArrowInvalid as error:
             raise InputError(f"{path}: {' '.join(str(error).split())}") from error
-        name = next((name for name in names if name in table.column_names), None)
-        if name is None:
-            columns = ", ".join(table.column_names)
-            raise UsageError(f"{path}: no column {' or '.join(names)}; name it with --column: {columns}")
+        if _CAPTION not in table.column_names:
+            raise InputError(f"{path}: no column {_CAPTION} among {', '.join(table.column_names)}")
         ids = np.arange(len(table))
         if _CAPTION_ID in table.column_names:
             ids = _ids(table[_CAPTION_ID], path, unique=True)
         owners = [_ids(table[name], path) for name in _IMAGES if name in table.column_names]
-        return cls(_checked(table[name].to_pylist(), f"{path} row", 2), ids, owners[0] if owners else None)
+        return cls(_checked(table[_CAPTION].to_pylist(), f"{path} row", 2), ids, owners[0] if owners else None)
 
 
 def _checked(texts: list[str], place: str, first: int) -> list[str]:
@@ -193,15 +183,6 @@ def _ids(column: pa.ChunkedArray, path: Path, unique: bool = False) -> np.ndarra
 
 
 def _require_free(out: Path) -> None:
-    """Raises UsageError unless ``out`` ends in .parquet and is free or written by ``encode``."""
-    if out.suffix != ".parquet":
-        raise UsageError(f"--out {out}: expected the name of a .parquet file")
-    if not out.exists():
-        return
-    try:
-        with tables.open_parquet(out) as file:
-            ours = _ENCODED.encode() in (file.schema.metadata or {})
-    except (PipelineError, OSError):
-        ours = False
-    if not ours:
-        raise UsageError(f"--out: {out} exists and is no file of vse-pipe encode; choose another name")
+    """Raises UsageError unless ``out`` ends in .parquet and does not exist."""
+    if out.suffix != ".parquet" or out.exists():
+        raise UsageError(f"--out {out}: expected the name of a new .parquet file")

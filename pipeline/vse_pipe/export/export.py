@@ -39,8 +39,6 @@ def folded(
     its scale plus a constant, so each query has the same order of items. Items with nearly equal
     scores may swap, because sums round differently.
     """
-    if bias.scale <= 0:
-        raise ValueError(f"a scale of {bias.scale} turns the order round")
     column = ((bias.bias.mean() - bias.bias) / bias.scale).to(items)[:, None]
     if not column.isfinite().all():
         raise InputError("the correction leaves the range of the vectors' precision; choose milder parameters")
@@ -49,8 +47,7 @@ def folded(
 
 MANIFEST = "manifest.json"
 # Files of all formats: an export can replace an export in another format.
-_ARRAYS = ("items.*", "queries.*", "atlas.parquet", "*_ids.npy", "run.txt", "qrels.txt")
-_FILES = (MANIFEST, names.NAME, *_ARRAYS, "img_emb/*", "text_emb/*", "metadata/*")
+_FILES = (MANIFEST, names.NAME, "items.*", "queries.*", "atlas.parquet", "*_ids.npy", "run.txt", "qrels.txt")
 
 
 def export_run(
@@ -58,12 +55,12 @@ def export_run(
 ) -> dict:
     """Write ``out`` from data/embed/<run>/ and return the manifest.
 
-    to: a key of ``TARGETS``, with ``-`` or ``_``. Raises UsageError for an unknown name, a
+    to: a key of ``TARGETS``. Raises UsageError for an unknown name, a
     criterion that is not one number for each item and a similarity that is no inner product;
     MissingResource if a package is not installed; InputError and IntegrityError for embeddings that
     cannot be used."""
     criterion = foldable(inference, params.inference)
-    to = _checked(to, direction, params.evaluate)
+    _check(to, direction, params.evaluate)
     resolved = resolve_device(device)
     embedded, folder = load_embeddings(params, run), paths.embedded(run)
     if isinstance(embedded, Ensemble) or embedded.compared_by != "cosine":
@@ -87,21 +84,20 @@ def export_vectors(
 ) -> dict:
     """As ``export_run`` for vectors in files, which need not pair captions with images."""
     criterion = foldable(inference, options)
-    to = _checked(to, direction, params)
+    _check(to, direction, params)
     task = task_of_vectors(sources, params, resolve_device(device), paired=False)
     task.require_parameters(criterion)
     task, (criterion,) = task.tuned([criterion])
     return _export(task, criterion, to, direction, out, sources.files)
 
 
-def _checked(to: str, direction: str, params: EvaluateParams) -> str:
-    """The key of ``TARGETS``. Raises UsageError for wrong options before any work."""
+def _check(to: str, direction: str, params: EvaluateParams) -> None:
+    """Raises UsageError for wrong options before any work."""
     if direction not in DIRECTIONS:
         raise UsageError(unknown("direction", direction, DIRECTIONS))
     if params.protocol != "full":
         raise UsageError("an export has no folds; use -S evaluate.protocol=full")
-    target(name := to.replace("-", "_"))
-    return name
+    target(to)
 
 
 def _export(

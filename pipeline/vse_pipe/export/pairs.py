@@ -1,7 +1,6 @@
 """pairs: the pairs of a data set, cleaned or not, for programs that train elsewhere."""
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -25,9 +24,6 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 
 _MEMBER = r"(?s)^(?P<shard>.+?\.tar)::(?P<offset>[0-9]+):[0-9]+::"
-# In images.parquet a place in another file, or a box: what the formats csv and karpathy do not
-# read.
-_PLACE = r"\.tar::|\.parquet::|\.npy#|#xywh="
 _DATACOMP = "^[0-9a-f]{32}$"
 
 
@@ -62,8 +58,6 @@ def export(params: Params, dataset: str, noise: str | None, to: str, out: Path, 
     if has_pairs and not len(content.rows):
         raise InputError(f"data set '{dataset}' has no captions; take --to keys or uids")
     count = TARGETS[to](content, out)
-    if has_pairs:
-        _tell_root(content, out, to)
     say(f"{out}: {count} {'pairs' if has_pairs else 'images'} of data set '{dataset}'")
     return count
 
@@ -188,13 +182,3 @@ def _write_lines(out: Path, lines: list[str]) -> int:
         raise InputError(f"{out}: {odd!r} holds a line break, and the file has a line for each")
     write_text(out, "".join(f"{line}\n" for line in lines))
     return len(lines)
-
-
-def _tell_root(content: Exported, out: Path, name: str) -> None:
-    """Says how to read the file with the format, or that the format cannot open the images."""
-    if pc.any(pc.match_substring_regex(pa.array(content.pictures["file"], pa.string()), _PLACE)).as_py():
-        warn(f"pairs: the images are places in other files, which format {name} cannot open")
-        return
-    root = Path(os.path.relpath(content.root.resolve(), out.resolve().parent)).as_posix()
-    source = out.relative_to(Path.cwd()) if out.is_relative_to(Path.cwd()) else out
-    say(f"read it with {{format: {name}, source: {source}, images: {root}}}")

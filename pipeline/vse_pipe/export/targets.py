@@ -44,11 +44,6 @@ class FoldedSide:
         """The ids of the data set, int64 or text."""
         return pa.array(self.ids) if self.names is None else self.names
 
-    @property
-    def array(self) -> ndarray:
-        """The labels for a .npy file: text as fixed-width Unicode, which needs no pickle."""
-        return self.ids if self.names is None else np.array(self.names.to_pylist(), dtype=str)
-
 
 @dataclass(frozen=True)
 class Folded:
@@ -65,9 +60,6 @@ class Folded:
 
 
 Write = Callable[[Path, Folded], None]
-# Folders of clip-retrieval, and the column that it displays.
-_FOLDERS = {"image_id": "img_emb", "caption_id": "text_emb"}
-_COLUMNS = {"image_id": "image_path", "caption_id": "caption"}
 _TREC = csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
 
 
@@ -92,24 +84,6 @@ def parquet(folder: Path, folded: Folded) -> None:
     for name, side in [("items", folded.items), ("queries", folded.queries)]:
         table = pa.table({"id": side.labels, "embedding": _lists(side.vectors)})
         tables.write(folder / f"{name}.parquet", table, table.schema, {})
-
-
-def clip_retrieval(folder: Path, folded: Folded) -> None:
-    """The folders img_emb, text_emb and metadata of ``clip-retrieval index``, with one part each.
-
-    metadata_0.parquet has a row for each item in the order of the vectors. ``image_path`` or
-    ``caption``, which that program displays, holds the id as text, and a second column holds the id
-    itself. Queries lie in the folder of their kind, without metadata; queries_ids.npy holds their
-    ids.
-    """
-    for side in (folded.items, folded.queries):
-        name = _FOLDERS[side.key]
-        (folder / name).mkdir()
-        write_array(folder / name / f"{name}_0.npy", side.vectors)
-    write_array(folder / "queries_ids.npy", folded.queries.array)
-    key, ids = folded.items.key, folded.items.labels
-    table = pa.table({_COLUMNS[key]: ids.cast(pa.string()), key: ids})
-    tables.write(folder / "metadata" / "metadata_0.parquet", table, table.schema, {})
 
 
 def faiss(folder: Path, folded: Folded) -> None:
@@ -166,8 +140,8 @@ def atlas(folder: Path, folded: Folded) -> None:
     tables.write(folder / "atlas.parquet", table, table.schema, {})
 
 
-# Functions by name. The command line accepts - instead of _.
-TARGETS: dict[str, Write] = {write.__name__: write for write in (atlas, clip_retrieval, faiss, npy, parquet, trec)}
+# Functions by name.
+TARGETS: dict[str, Write] = {write.__name__: write for write in (atlas, faiss, npy, parquet, trec)}
 
 
 def _lists(vectors: np.ndarray) -> pa.FixedSizeListArray:
@@ -182,8 +156,10 @@ def _faiss() -> ModuleType:
 
 
 def _write_arrays(folder: Path, name: str, side: FoldedSide) -> None:
+    """Text ids become fixed-width Unicode, which needs no pickle."""
     write_array(folder / f"{name}.npy", side.vectors)
-    write_array(folder / f"{name}_ids.npy", side.array)
+    labels = side.ids if side.names is None else np.array(side.names.to_pylist(), dtype=str)
+    write_array(folder / f"{name}_ids.npy", labels)
 
 
 def _answers(folded: Folded, queries: pa.Array, items: pa.Array) -> Iterator[pa.Table]:
