@@ -95,7 +95,7 @@ def test_search_offers_the_others_and_shows_them(call):
     _, err = output(call, "search", f"image:{told['hits'][0]['image_id']}", "--html", "found.html")
     assert "1 images that could not be read are not searched, nor their 1 captions" in err
     assert "The image asked with" in Path("found.html").read_text(encoding="utf-8")
-    none = f"error: data/embed/sum/images.parquet: run 'sum' has embedded no image_id {left}\n"
+    none = f"error: data/embed/sum: run 'sum' has embedded no image_id {left}\n"
     assert failure(call, 3, "search", f"image:{left}") == none
 
 
