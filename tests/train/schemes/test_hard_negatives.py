@@ -16,8 +16,7 @@ import torch
 
 from tests.naive import losses as naive
 from tests.regions_project import FEATURES, NOISE, REGIONS, SECTIONS, TEXTS, run_of, write_regions_project
-from tests.sealed import sealed
-from tests.toy_project import PARAMS, load_params, write_prepared
+from tests.toy_project import PARAMS, load_params
 from tests.train.some import (
     CPU,
     MEMBERS,
@@ -205,27 +204,6 @@ def test_chunks_and_pixels_are_refused(project):
         some_scheme(replace(some_pairs(), pictures=pixels), "structure", "hard_negatives")
 
 
-def test_captions_that_read_alike_are_one_where_that_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_prepared()
-    told = captions_artefact.read(paths.prepared("toy"))
-    alike = [f"a {'red' if number % 3 else 'blue'} dog" for number in range(len(told))]
-    told = told.set_column(told.column_names.index("text"), "text", [alike])
-    captions_artefact.write(paths.prepared("toy"), told)
-    sealed(paths.prepared("toy"))
-    found = []
-    for same_text in (False, True):
-        run = {**PARAMS["runs"]["sum"], "train": {"epochs": 1, "same_text": same_text}}
-        params = load_params(tmp_path, runs={"sum": run})
-        inject(params, "clean")
-        extract_texts(params, "words")
-        train(params, "sum", "cpu")
-        found.append(model_files.read_history(paths.trained("sum")))
-    assert found[0].loss[0] != found[1].loss[0]
-    easier = "two texts are easier told apart than captions that are equal"
-    assert found[1].val_i2t_r1[0] > found[0].val_i2t_r1[0], easier
-
-
 def _boxes(rng, count: int) -> np.ndarray:
     corners = rng.integers(0, 12, (count, 2))
     return np.concatenate([corners, corners + rng.integers(4, 14, (count, 2))], axis=1).astype(np.float64)
@@ -301,12 +279,3 @@ def test_so_many_of_each_text_are_kept_and_drawn():
     assert Counter(some.texts.tolist()) == {text: min(count, 3) for text, count in counts.items()}
     assert some.rows.tolist() != others.rows.tolist()
     assert _found(some) < _found(everything)
-    nothing = Mined(np.empty(0, np.int32), np.empty(0, np.int64))
-    assert len(nothing.draw(np.array([0, 4]), 2, np.random.default_rng(0))) == 0
-    given = Mined(np.array([1, 1, 1, 4, 6, 6], np.int32), np.arange(10, 16))
-    seen = set()
-    for seed in range(40):
-        drawn = given.draw(np.array([1, 2, 6, 9]), 2, np.random.default_rng(seed))
-        assert given.texts[drawn].tolist() == [1, 1, 6, 6]
-        seen |= set(drawn.tolist())
-    assert seen == {0, 1, 2, 4, 5}
