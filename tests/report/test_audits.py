@@ -273,25 +273,6 @@ def test_figures_of_a_row_of_phrases_stand_beside_the_printed_ones(project) -> N
     assert rows == [("R@1", "43.9", "33.3"), ("R@5", "64.5", "66.7"), ("R@10", "68.7", "66.7"), ("mAP", "47.7", "41.7")]
 
 
-@pytest.mark.parametrize(
-    ("place", "part", "message"),
-    [
-        (paths.trained("hal"), "weights", "made from other weights than data/train/hal now holds"),
-        (paths.prepared("shapes"), "regions", f"made from other regions than {SHAPES}"),
-        (paths.prepared("shapes"), "test", f"made from other images or captions of split test than {SHAPES}"),
-    ],
-)
-def test_a_stale_localisation_is_one_line(project, place, part, message) -> None:
-    write_localisation(project)
-    if part == "test":
-        for run in base.RUNS:
-            identity.write(paths.evaluations(run), {}, {})
-    made_anew(place, **{part: "0"})
-    with pytest.raises(IntegrityError) as caught:
-        localisation_section(["hal"])
-    assert str(caught.value) == f"data/localize/hal: {message}; run `vse-pipe localize --run hal` again, or `dvc repro`"
-
-
 def test_a_localisation_of_other_settings_is_one_line(project) -> None:
     write_localisation(project, threshold=0.7)
     with pytest.raises(

@@ -5,14 +5,12 @@ import re
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from tests.search import project as search
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.report.matches import best_regions, drawing
+from vse_pipe.report.matches import drawing
 from vse_pipe.report.stage import report
 from vse_pipe.search.engine import Engine
 
@@ -37,16 +35,6 @@ def _matched(root: Path, monkeypatch) -> str:
     report(_params(root))
     page = (root / "reports/index.html").read_text(encoding="utf-8")
     return page.partition("Where run scan matched")[2].partition('<section id="failures"')[0]
-
-
-def test_each_word_has_its_best_region_and_no_box_where_the_image_has_none():
-    weights, boxes = torch.tensor([[0.1, 0.9], [0.5, 0.2]]), np.array([[0, 0, 5, 5], [5, 0, 9, 5]], np.float32)
-    one = {"word": "a", "region": 1, "weight": 0.9, "box": [5, 0, 9, 5]}
-    assert best_regions(["a", "b"], weights, boxes) == [
-        one,
-        {"word": "b", "region": 0, "weight": 0.5, "box": [0, 0, 5, 5]},
-    ]
-    assert [match["box"] for match in best_regions(["a", "b"], weights, boxes * np.nan)] == [None, None]
 
 
 def test_marks_are_not_drawn_and_the_strongest_words_lie_at_different_regions():

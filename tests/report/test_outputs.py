@@ -8,9 +8,7 @@ from dataclasses import replace
 from math import comb
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import vl_convert
 
@@ -21,8 +19,7 @@ from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode
 from vse_pipe.project.params.typed import Member
-from vse_pipe.report import page as report_page
-from vse_pipe.report import reading, settings
+from vse_pipe.report import settings
 from vse_pipe.report.reading import read
 from vse_pipe.report.stage import report
 
@@ -312,18 +309,3 @@ def test_notes_stand_on_top_of_runs_and_pictures_that_are_not_well_and_of_runs_a
             expected += 100 * (1 - comb(n - r, k) / comb(n, k))
     said = "Run hal: rsum 62.0 under nns, 95% interval 40.0–75.0, cannot be told from chance, which gives"
     assert f"{said} {expected:.1f}." in _notes_top()
-
-
-@pytest.mark.parametrize("captions", [1, 2, 7])
-def test_the_rsum_of_chance_is_that_of_random_rankings(project, captions):
-    results = reading.read(base.params(runs=["hal"], inferences=["nns"]))
-    (group,) = results.groups
-    table = group.catalogue.captions
-    fewer = table.to_pandas().groupby("image_id").cumcount() < captions
-    group = replace(group, catalogue=replace(group.catalogue, captions=table.filter(pa.array(fewer))))
-    each, n = min(captions, base.CAPTIONS_EACH), base.IMAGES * base.CAPTIONS_EACH
-    rng = np.random.default_rng(0)
-    best = np.array([rng.permutation(n)[:each].min() for _ in range(20_000)])
-    drawn = sum(100 * (best < k).mean() for k in (1, 5, 10))
-    of_texts = sum(100 * k / base.IMAGES for k in (1, 5, 10))
-    assert report_page.chance_rsum(group.runs[0], group) == pytest.approx(drawn + of_texts, abs=1.0)

@@ -23,7 +23,6 @@ from vse_pipe.project.params.schema import EnsembleNode, EvaluateParams, SweepNo
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import spreads
 from vse_pipe.ranking.intervals import Figures
-from vse_pipe.report.results import mean
 from vse_pipe.report.stage import report
 
 BINS = [
@@ -265,16 +264,6 @@ def test_a_seed_that_is_not_there_is_named(params, capsys):
     report(params)
     assert "not in the report: run max/2: not made" in capsys.readouterr().err
     assert json.loads((paths.REPORTS / "metrics.json").read_text())["max"]["seeds"] == [1, 5]
-
-
-def test_a_mean_keeps_counts_and_words_and_needs_a_figure_of_every_seed():
-    first = {"n": 5, "name": "a", "in": {"x": 1, "y": 2.5}, "flag": True}
-    found = mean([first, {"n": 5, "name": "b", "in": {"x": 2}, "flag": True}])
-    assert found == {"n": 5, "name": "a", "in": {"x": 1.5, "y": 2.5}, "flag": True}
-    assert isinstance(found["n"], int)
-    documents = [{"hs_sum": 1.0, "a": {"skew@1": 2.0}}, {"hs_sum": None, "a": {"skew@1": None}}]
-    for both in (documents, documents[::-1]):
-        assert mean(both) == {"hs_sum": None, "a": {"skew@1": None}}
 
 
 TOLD = {"run": "sum", "trained_on": "shapes", "dataset": "mine", "unknown_words": 0.125}

@@ -17,10 +17,9 @@ from dvc.repo import Repo
 from tests.command_line import caller, failure, json_document, output
 from tests.tools import compared
 from tests.tools.compared import evaluation
-from tests.toy_project import PARAMS, load_params, ready, write_decisions, write_params, write_prepared
+from tests.toy_project import PARAMS, write_params
 from vse_pipe.core.errors import Regression
 from vse_pipe.core.files import write_json
-from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
 from vse_pipe.ranking.comparison import Comparison, Difference, Method, Spread
 from vse_pipe.ranking.intervals import holm
@@ -348,36 +347,3 @@ def test_what_the_revision_lacks_is_one_line(since, status, given, message):
     found, out, err = since(*given)
     assert (found, out, err.count("\n")) == (status, "", 1)
     assert err.startswith(f"error: {message}"), err
-
-
-def test_a_bad_file_is_named_by_its_revision(since, tmp_path):
-    (paths.evaluated("sum", "nns") / "ranks.parquet").write_bytes(b"PAR1 no more")
-    _commit(tmp_path / "copy", "three")
-    compared.write_run("sum", "nns", "csls", images=80, quality=0.9)
-    err = failure(since, 5, "sum", "--base", "HEAD")
-    assert err.startswith(f"error: HEAD:{FOLDER}/ranks.parquet: damaged Parquet file"), err
-
-
-def test_outside_a_repository_or_a_project_it_is_status_2(since, tmp_path, monkeypatch):
-    (tmp_path / "bare").mkdir()
-    monkeypatch.chdir(tmp_path / "bare")
-    assert "run it inside a vse-pipe project" in failure(since, 2, "sum", "--base", "one")
-    write_params(tmp_path / "bare")
-    compared.write_run("sum")
-    err = failure(since, 2, "sum", "--base", "one")
-    assert err.startswith("error: --base one: you are not inside of a DVC repository"), err
-
-
-def test_a_run_on_cleaned_pairs_is_compared_with_the_run_on_all_of_them(monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(tmp_path)
-    write_prepared()
-    rows = [{"kind": "pair", "id": number, "decision": "drop"} for number in (0, 3, 5)]
-    write_decisions("toy", rows, path="d.csv")
-    cleaned = {"dataset": "toy", "protocol": "decisions", "file": "d.csv", "base": "caption", "rate": 0.5}
-    runs = {"before": PARAMS["runs"]["sum"] | {"noise": "half"}, "after": PARAMS["runs"]["sum"] | {"noise": "cleaned"}}
-    sections = {"noises": PARAMS["noises"] | {"cleaned": cleaned}, "runs": runs}
-    params = ready(load_params(tmp_path, **sections, train=PARAMS["train"] | {"epochs": 1}))
-    for run in runs:
-        evaluate(params, run, ["nns"])
-    found = _found(caller(monkeypatch, capsys, "compare"), "before", "after")
-    assert (found["a"]["name"], found["b"]["name"], found["images"]) == ("before", "after", 6)

@@ -192,18 +192,6 @@ def test_what_is_wrong_is_said_and_nothing_is_left(call, tmp_path, arguments, sa
     assert _everything(tmp_path) == set()
 
 
-@pytest.mark.parametrize("name", ["Träume & 'my' \"pics\" (2) ${x} [y] {z}", "-dash"])
-def test_other_names_and_an_empty_folder_are_taken_and_a_hook_of_another_repository_does_not_lend_its_own(
-    call, tmp_path, monkeypatch, name
-):
-    _git("init", "-q", tmp_path / "other")
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
-    Path("empty").mkdir()
-    for folder in (name, "empty"):
-        assert call("init", "--", folder)[0] == 0
-        assert ((Path(folder) / ".git").is_dir(), (Path(folder) / "params.yaml").is_file()) == (True, True)
-
-
 def test_a_git_that_is_not_there_or_fails_leaves_nothing(call, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "git is not on the PATH" in failure(call, 4, "init", "mine")

@@ -100,9 +100,3 @@ def test_every_plot_is_drawn_without_a_warning_and_asks_nothing_of_the_network(o
     assert opened.evaluate("document.querySelector('#nothing').textContent").strip().endswith("no rows to draw")
     editor = "[...document.querySelectorAll('.vega-actions a')].filter(link => /editor/i.test(link.textContent)).length"
     assert opened.evaluate(editor) == 0
-
-
-def test_ours_fit_a_wide_screen(opened):
-    for path in OURS:
-        width = opened.evaluate(f"document.querySelector('#{path.stem} svg').getBoundingClientRect().width")
-        assert 600 < width <= 1240, path.stem
