@@ -67,14 +67,6 @@ def _differing(params: Params, entry: Entry) -> dict:
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
-@pytest.mark.parametrize("row", ["hal-aaai2020 1.3:code", "hal-rgm-emnlp 4.21", "vsepp 4.3"])
-def test_written_into_params_it_is_the_same(tmp_path, row):
-    paper, _, name = row.partition(" ")
-    (tmp_path / "plain.yaml").write_text(json.dumps({**DEMO, **overlay(paper, name)}))
-    plain, written = load(tmp_path / "plain.yaml"), applied(tmp_path, catalogue.find(paper, name))
-    assert (written.runs, written.grid, written.datasets) == (plain.runs, plain.grid, plain.datasets)
-
-
 def test_a_row_of_regions_brings_the_data_set_they_are_of():
     """Each run that is localised is named in report.localized."""
     found = overlay("structure-preserving-cvpr2016", "3d-mined")

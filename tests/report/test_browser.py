@@ -20,8 +20,6 @@ from vse_pipe.report.stage import report
 
 without = pytest.mark.skipif(installed() is None, reason="no Chromium: `apt-get install chromium` runs these tests")
 pytestmark = [pytest.mark.acceptance, without]
-# Roles that mean nothing without a name.
-NAMED = {*"image img graphics-document graphics-symbol button link table region navigation".split(" "), "list box"}  # noqa: SIM905
 
 
 def until(condition: str) -> str:
@@ -124,13 +122,6 @@ def test_a_closed_run_draws_its_charts_when_opened_and_seconds_open_beside_the_p
     assert opened.evaluate("document.querySelector('a').href") == (finished / "reports/index.html").as_uri()
     assert opened.requests[before:] == [(finished / "reports/timings.html").as_uri()]
     assert opened.errors == []
-
-
-STATE = """(() => {
-  const table = document.querySelector('table.sortable');
-  const heading = [...table.tHead.rows[1].cells].find(cell => cell.textContent.endsWith('rsum'));
-  return [heading.getAttribute('aria-sort'), [...table.tBodies[0].rows].map(row => Number(row.cells[heading.cellIndex].dataset.value))];
-})()"""
 
 
 def press(browser, key: str, code: str, text: str) -> None:

@@ -259,13 +259,6 @@ def test_a_run_with_seeds_has_the_means_under_the_keys_of_a_run_and_one_seed_no_
     assert found["interval"]["rsum"]
 
 
-def test_a_seed_that_is_not_there_is_named(params, capsys):
-    shutil.rmtree(paths.evaluations("max/2"))
-    report(params)
-    assert "not in the report: run max/2: not made" in capsys.readouterr().err
-    assert json.loads((paths.REPORTS / "metrics.json").read_text())["max"]["seeds"] == [1, 5]
-
-
 TOLD = {"run": "sum", "trained_on": "shapes", "dataset": "mine", "unknown_words": 0.125}
 
 

@@ -240,14 +240,6 @@ def test_a_clone_has_its_own_dvc_yaml(call):
     assert not Path("dvc.yaml").exists()
 
 
-def test_pictures_that_are_not_rendered_keep_their_source(mine):
-    Path("own.yaml").write_text("datasets: {mine: {format: csv, source: pipeline/captions.csv}}")
-    assert mine("apply", "own.yaml")[0] == 0
-    assert "source: pipeline/captions.csv" in Path("params.yaml").read_text()
-    Path("own.yaml").write_text("datasets: [1]")
-    assert "params.yaml datasets: input should be a valid dictionary" in failure(mine, 2, "apply", "own.yaml")
-
-
 DIGEST, COMMIT, WHEEL = "0c" * 32, "1f" * 20, "https://host.org/v-0.9-py3-none-any.whl"
 
 

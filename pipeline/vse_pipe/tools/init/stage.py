@@ -141,8 +141,6 @@ def _without_password(url: str) -> str:
     return address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()
 
 
-# git sets these variables for its hooks; they would name another repository.
-_HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 # No name made up by git, no key to ask for, no hook of the user.
 _COMMIT_SETTINGS = ("user.useConfigOnly=true", "commit.gpgSign=false", f"core.hooksPath={os.devnull}")
 
@@ -160,8 +158,7 @@ def _first_commit(root: Path) -> str:
 
 def _git(*arguments: str) -> str:
     """The output of git; its message as PipelineError if it fails."""
-    settings = {key: value for key, value in os.environ.items() if key not in _HOOK_VARIABLES}
-    process = subprocess.run(["git", *arguments], capture_output=True, text=True, env=settings, check=False)  # noqa: S603, S607 (our own words)
+    process = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)  # noqa: S603, S607 (our own words)
     if process.returncode:
         raise PipelineError(f"git {arguments[0]}: {process.stderr.strip() or f'status {process.returncode}'}")
     return process.stdout.strip()
