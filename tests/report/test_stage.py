@@ -70,14 +70,6 @@ def without(name):
     return lambda folder: (paths.trained(folder.name) / name).unlink()
 
 
-def history_without(column):
-    def change(folder):
-        path = paths.trained(folder.name) / "history.csv"
-        pd.read_csv(path).drop(columns=column).to_csv(path, index=False)
-
-    return change
-
-
 def other_ids(folder):
     texts = captions.read(paths.prepared("shapes")).to_pandas()
     texts["caption_id"] += 10**6
@@ -90,7 +82,6 @@ def other_ids(folder):
     [
         (without("history.csv"), r"train/sum/history.csv does not exist; make it with `vse-pipe train --run sum`"),
         (without("config.json"), r"run sum: not made; make it with `vse-pipe train --run sum`"),
-        (history_without("val_rsum"), r"sum/history.csv: not the expected .*column 'val_rsum' is missing.*; run `vse-pipe train --run sum"),
         (edited(split="val"),
             r"evaluate.split is 'test', the figures are of 'val'; run `vse-pipe evaluate --run sum` again"),
         (edited(ties="optimistic"), r"evaluate.ties is 'pessimistic', the figures are of 'optimistic'"),
