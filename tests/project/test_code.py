@@ -131,7 +131,7 @@ TOLD = [
     (LOSSES, "stuck", "stuck"),
     (LOSSES, "learns", "network"),
     (SIMILARITIES, "learns", "network"),
-    (SIMILARITIES, "fragments", "pairs"),
+    (SIMILARITIES, "fragments", "regions"),
     (INFERENCES, "item_bias", "item_bias"),
     (INFERENCES, "matches", "match"),
     (TEXT_FEATURES, "terms", "terms"),

@@ -100,9 +100,9 @@ class SchemeTraits(Traits):
 
 @dataclass(frozen=True)
 class SimilarityTraits(Traits):
-    """fragments: it compares regions with words, its function ``pairs`` scores single pairs, and
-    its function ``regions`` tells how much each word has of each region; learns: its function
-    ``network`` makes the module that it learns; above_zero: False if 0 is its largest value."""
+    """fragments: it compares regions with words, and its function ``regions`` tells how much each
+    word has of each region; learns: its function ``network`` makes the module that it learns;
+    above_zero: False if 0 is its largest value."""
 
     fragments: bool = False
     learns: bool = False
