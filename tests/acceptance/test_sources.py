@@ -76,19 +76,11 @@ def _added(root: Path) -> None:
         file.write("new.png,a red round thing,test\n")
 
 
-def _renamed(root: Path) -> None:
-    (root / PICTURES / "2.png").rename(root / PICTURES / "other.png")
-    _edit(root / TABLE, "\n2.png,", "\nother.png,")
-
-
 # Each with the stages that DVC has to run besides those that always run and those that depend on these.
 CHANGES = {
-    "a picture": (lambda root: _picture(root / PICTURES / "11.png", 111), "prepare@mine"),
     "a picture in disguise": (_replaced_in_disguise, "prepare@mine"),
     "a new picture": (_added, "prepare@mine"),
     "a picture is gone": (lambda root: (root / PICTURES / "13.png").unlink(), "prepare@mine"),
-    "a new name": (_renamed, "prepare@mine"),
-    "a caption": (lambda root: _edit(root / TABLE, "a red red", "a small red"), "prepare@mine"),
     "vectors of texts": (lambda root: _vectors(root / "vectors.txt", 2), "extract_texts@means"),
     "vectors of a run": (lambda root: _vectors(root / "start.txt", 3), "train@sum"),
     "grades": (lambda root: _edit(root / "grades.csv", "11,11,2", "11,12,2"), "evaluate@sum"),
@@ -136,5 +128,6 @@ def test_outputs_are_those_of_a_project_made_from_scratch(project, tmp_path, cha
     assert f"; run `dvc repro {stage}`" in told
     told = project.run("dvc", "repro", *TARGETS)
     assert f"Running stage '{stage}'" in told
+    assert change != "a new picture" or "14 of 15 pictures computed before" in told
     assert _outputs(project) != before
     assert _outputs(project) == _outputs(_from_scratch(project, tmp_path / "scratch"))

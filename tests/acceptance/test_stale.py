@@ -18,7 +18,7 @@ from tests.rules.sources import ROOT
 from vse_pipe.project import code, registry
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import ENGINES, FORMATS, LOSSES, RUN_FAMILIES, Family
+from vse_pipe.project.registry import FORMATS, LOSSES, RUN_FAMILIES, Family
 from vse_pipe.project.stages import declarations, nodes
 from vse_pipe.train.checkpoint import code_of
 
@@ -226,31 +226,3 @@ def test_a_comment_in_a_member_trains_its_runs_alone_anew(project, monkeypatch):
         if anew != decided(params, member) & set(before):
             wrong[f"{member[0].kind} {member[1]}"] = sorted(anew)
     assert wrong == {}
-
-
-READ = {
-    "data/evaluate/sum": {"report"},
-    "data/inject/shapes/image": {"train", "audit@sum", "audit_pairs@image", "inject_teachers@taught", "report"},
-}
-
-
-@pytest.mark.parametrize("folder", READ)
-def test_an_output_made_anew_makes_those_stale_that_read_it(project, folder):
-    repo, params = project
-    file = Path(folder, "file")
-    before = file.read_bytes()
-    file.write_bytes(b"anew")
-    try:
-        trained = {f"train@{name}" for name, run in params.runs.items() if run.noise == "image"}
-        assert stale(repo, [file]) == READ[folder] - {"train"} | (trained if "train" in READ[folder] else set())
-    finally:
-        file.write_bytes(before)
-
-
-def test_the_whole_status_says_the_same(project):
-    repo, params = project
-    members = [(ENGINES, "ray"), (FORMATS, "csv"), (LOSSES, "max")]
-    with edited(*members) as files:
-        stages = {name for name, changes in repo.status().items() if "changed deps" in str(changes)}
-        assert stages == stale(repo, files)
-    assert stages >= set().union(*(decided(params, member) for member in members))

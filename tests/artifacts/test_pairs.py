@@ -10,9 +10,6 @@ from tests.hostile import Hostile
 from vse_pipe.artifacts import pairs, regions
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import sha256
-from vse_pipe.project.registry import PROTOCOLS
-
-PUBLISHED = Path("/work/shared/data/extra/noise_index/f30k_noise_index.npz")
 
 
 def _saved(folder: Path, values, dtype="int64") -> Path:
@@ -25,19 +22,11 @@ def _read(path: Path, images: int = 4, captions: int = 8) -> np.ndarray:
     return pairs.read_noise_index(path, sha256(path), images, captions)
 
 
-@pytest.mark.parametrize("dtype", ["int32", ">i4"])
-def test_reads_any_integers(tmp_path, dtype):
-    found = _read(_saved(tmp_path, [3, 1, 2, 0], dtype))
-    assert (found.dtype, found.tolist()) == (np.int64, [3, 1, 2, 0])
-
-
 BAD = [
     ([0, 1, 2], "int64", r"shape \(3,\) of int64; expected whole numbers, one for each of 4 train images"),
     ([1, 2, 3, 4], "int64", r"entry 3 is 4; expected positions 0 to 3"),
-    ([0, -1, 2, 3], "int32", "entry 1 is -1"),
     ([0, 1, 2, 2**63], "uint64", f"entry 3 is {2**63}"),
     ([0, 1, 1, 3], "int64", "an index with one entry per image must hold each"),
-    ([0.0, 1.0, 2.0, 3.0], "float64", r"shape \(4,\) of float64; expected whole numbers"),
 ]
 
 
@@ -62,21 +51,6 @@ def test_another_file_than_the_digest_is_of_or_none(tmp_path):
         pairs.read_noise_index(path, "0" * 64, 4, 8)
     with pytest.raises(MissingResource, match=r"gone\.npy does not exist; put the index file there"):
         pairs.read_noise_index(tmp_path / "gone.npy", "0" * 64, 4, 8)
-
-
-@pytest.mark.skipif(not PUBLISHED.is_file(), reason=f"{PUBLISHED} is not here")
-@pytest.mark.parametrize("rate", ["0.2", "0.4", "0.6", "0.8"])
-def test_published_files_of_rcl_and_l2rm_show_the_same_pairs(tmp_path, rate):
-    """29,000 images and 145,000 captions of Flickr30k: the two repositories' files are the same noise."""
-    true = np.repeat(np.arange(29_000), 5)
-    shown = []
-    with np.load(PUBLISHED) as arrays:
-        for name in (f"rcl_image_{rate}", f"l2rm_caption_{rate}"):
-            index = _read(_saved(tmp_path, arrays[name], "int32"), 29_000, 145_000)
-            shown.append(PROTOCOLS.load("file").corrupt(true, 29_000, index, np.random.RandomState(0)))
-    assert (shown[0] == shown[1]).all()
-    assert (shown[0] != true).mean() == pytest.approx(float(rate), abs=1e-4)
-    assert (shown[0].reshape(-1, 5) == shown[0][::5, None]).all()
 
 
 PHRASE = {

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tests.command_line import caller
-from tests.commands.script import COMMAND, environment, run
+from tests.commands.script import COMMAND, environment
 from tests.toy_project import write_params
 from vse_pipe.core import console
 
@@ -105,32 +105,6 @@ def test_quiet_and_verbose(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("vse_pipe.prepare.stage.prepare", lambda *given: console.say("a log line") or tmp_path)
     assert call("-q", "prepare", "--json") == (0, f'{{\n  "outputs": [\n    "{tmp_path}"\n  ]\n}}\n', "")
     assert call("prepare") == (0, "", "a log line\n")
-
-
-TERMINALS = [
-    {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
-    {"LC_ALL": "C", "PYTHONIOENCODING": "latin-1", "COLUMNS": "30"},
-    {"TERM": "dumb", "COLUMNS": "500"},
-]
-
-
-@pytest.mark.parametrize("terminal", TERMINALS, ids=str)
-def test_no_terminal_is_too_poor(tmp_path, terminal):
-    """Names with letters that the terminal lacks, in results, help and errors."""
-    write_params(tmp_path, **{"größe 写真": {}})
-    status, out, err = run("check", cwd=tmp_path, **terminal)
-    assert (status, b"Traceback" in err) == (2, False)
-    assert run("--help", cwd=tmp_path, **terminal)[0] == 0
-    status, _, error = run("inject", cwd=tmp_path, **terminal)
-    assert (status, b"Traceback" in error) == (2, False)
-    if terminal.get("PYTHONIOENCODING") == "ascii":
-        assert all(b"gr\\xf6\\xdfe \\u5199\\u771f" in text for text in (out, error))
-
-
-def test_bars_of_other_libraries_are_for_people_alone(tmp_path):
-    bar = "import sys; from vse_pipe.core import console; console.set_level(console.NORMAL); import tqdm; list(tqdm.tqdm(range(3)))"
-    done = subprocess.run([sys.executable, "-c", bar], env=environment(), capture_output=True, cwd=tmp_path, check=True)
-    assert (done.stdout, done.stderr) == (b"", b"")
 
 
 @pytest.fixture

@@ -124,12 +124,11 @@ STATE = {name: torch.randn(value.shape) if value.shape else value for name, valu
 
 
 STRIPPED = {f"module.{name}": value for name, value in STATE.items()}
-CONTENTS = {"w.pth": STATE, "w.safetensors": STATE, "module.pth": STRIPPED, "both.pth": {"state_dict": STRIPPED}}
+CONTENTS = {"w.pth": STATE, "w.safetensors": STATE, "both.pth": {"state_dict": STRIPPED}}
 CONTENTS |= {
-    "compiled.pth": {f"_orig_mod.{name}": value for name, value in STATE.items()},
     "part.safetensors": {name.replace(".", "._orig_mod.", 1): value for name, value in STATE.items()},
+    "model.pth": {"model": STATE},
 }
-CONTENTS |= {f"{name}.pth": {name: STATE} for name in ("state_dict", "model", "model_state_dict")}
 
 
 @pytest.mark.parametrize("name", CONTENTS)
@@ -190,19 +189,10 @@ def test_weights_that_pack_gigabytes_are_not_unpacked(tmp_path: Path) -> None:
         devices.read_weights(tmp_path / "w.pth")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda state: state.pop("0.weight"), 'Missing key.* "0.weight"'),
-        (lambda state: state.update(extra=torch.zeros(1)), 'Unexpected key.* "extra"'),
-        (lambda state: state.update({"0.bias": torch.zeros(9)}), r"size mismatch for 0.bias: .*\[9\].*\[2\]"),
-    ],
-)
-def test_every_key_must_fit(change, message: str) -> None:
-    state, model = dict(STATE), layers()
-    change(state)
-    with pytest.raises(InputError, match=f"^w.pth does not fit Sequential: {message}.*$"):
-        devices.load_weights(model, state, Path("w.pth"))
+def test_every_key_must_fit() -> None:
+    state = {**STATE, "0.bias": torch.zeros(9)}
+    with pytest.raises(InputError, match=r"^w.pth does not fit Sequential: size mismatch for 0.bias: .*\[9\].*\[2\]"):
+        devices.load_weights(layers(), state, Path("w.pth"))
 
 
 def test_seeded_depends_on_seed_and_names_only() -> None:
@@ -242,17 +232,11 @@ def network(monkeypatch: pytest.MonkeyPatch) -> dict:
 
 
 def test_the_digest_is_read_from_the_name_and_the_cache_is_torchvisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert WeightsFile(URL, f"net-{DIGEST[:8]}.pth", DIGEST[:8]) == SOURCE
     assert source_of("https://x/mnasnet0.5_top1_67.823-3ffadce67e.pth").digest == "3ffadce67e"
     assert source_of("https://x/net-v2.pth").digest == ""
-    monkeypatch.setenv("VSE_PIPE_WEIGHTS", "/w")
-    assert cache() == Path("/w")
-    monkeypatch.delenv("VSE_PIPE_WEIGHTS")
+    monkeypatch.delenv("VSE_PIPE_WEIGHTS", raising=False)
     monkeypatch.setenv("TORCH_HOME", "/t")
     assert cache() == Path("/t/hub/checkpoints")
-    monkeypatch.delenv("TORCH_HOME")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    assert cache() == Path("/x/torch/hub/checkpoints")
 
 
 def test_downloads_once_and_checks_every_time(folder: Path, network: dict) -> None:
@@ -267,20 +251,11 @@ def test_downloads_once_and_checks_every_time(folder: Path, network: dict) -> No
         locate(ImageParams(), SOURCE, seed=1)
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        (urllib.error.URLError("Name or service not known"), "Name or service not known"),
-        (urllib.error.HTTPError(URL, 404, "Not Found", http.client.HTTPMessage(), None), "Not Found"),
-    ],
-    ids=["no network", "404"],
-)
-def test_unreachable_says_how_to_get_it_by_hand(folder: Path, network: dict, answer, reason: str) -> None:
-    network["answer"] = answer
+def test_unreachable_says_how_to_get_it_by_hand(folder: Path, network: dict) -> None:
     with pytest.raises(MissingResource) as caught:
         locate(ImageParams(), SOURCE, seed=1)
     target = folder / "weights" / SOURCE.file
-    for part in (URL, reason, f"sha256 begins with {DIGEST[:8]}", f"put it at {target}"):
+    for part in (URL, "Name or service not known", f"sha256 begins with {DIGEST[:8]}", f"put it at {target}"):
         assert part in str(caught.value)
     assert caught.value.exit_status == 4
     assert list((folder / "weights").iterdir()) == []

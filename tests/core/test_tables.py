@@ -108,12 +108,6 @@ def test_bytes_do_not_follow_from_how_rows_were_cut(tmp_path, monkeypatch):
     assert _table.read(tmp_path / "none", captions.SCHEMA).num_rows == 0
 
 
-@pytest.mark.parametrize("ids", [[], [4], [1, 2, 9], [9, 1, 2], [3, 1, 3, 1, 2], [1, 1]])
-def test_repeated_ids(ids):
-    wanted = [f"id {one} occurs more than once" for one in dict.fromkeys(ids) if ids.count(one) > 1]
-    assert _table.repeated(pa.table({"id": pa.array(ids, pa.int64())}), "id") == wanted
-
-
 TEXTS = ["a" * 40, "b", "", None] * 300
 TABLES = {
     "numbers": pa.table({"a": np.arange(1200), "b": pa.array([None, 1.5] * 600)}),

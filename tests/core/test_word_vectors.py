@@ -18,22 +18,6 @@ from vse_pipe.core.word_vectors import read_word_vectors
 ARRAY = vectors()
 
 
-DOG = np.array(["dog"])
-STRANGE = {
-    "objects": {"words": np.array(["dog"], dtype=object), "vectors": ARRAY[:1]},
-    "two words": {"words": np.array(["dog", "red"]), "vectors": ARRAY[:1]},
-    "no vectors": {"words": DOG, "other": ARRAY[:1]},
-}
-
-
-@pytest.mark.parametrize("fault", STRANGE)
-def test_npz_files_of_strange_members(tmp_path: Path, fault: str) -> None:
-    np.savez(tmp_path / "v.npz", **STRANGE[fault])
-    with pytest.raises(InputError, match=r"v\.npz(:| row 0:) ") as caught:
-        read_word_vectors(tmp_path / "v.npz", {"dog"})
-    assert "\n" not in str(caught.value)
-
-
 TEXT = as_text(WORDS, ARRAY)
 BINARY = as_binary(WORDS, ARRAY)
 WANTED = {"red", "caf\u00e9", "ball", "nowhere"}

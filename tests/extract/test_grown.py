@@ -1,18 +1,13 @@
 """Features of a collection that changed: those that computing all anew gives, byte for byte, and only new pictures computed."""
 
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance import forked
 from tests.extract import project
 from tests.extract.project import OUT, interrupted, outputs
-from tests.faults import kill_extract
-from tests.rules.sources import ROOT
-from tests.small_project import QUICK
 from vse_pipe.extract import stage
 from vse_pipe.project.params.typed import Params
 
@@ -109,22 +104,3 @@ def test_interrupted_while_it_grows_and_grown_again(folder: Path, computed: list
     computed.clear()
     assert extracted(filters(), NAMES) == wanted
     assert sum(computed) == 14 - 5
-
-
-@pytest.mark.acceptance
-def test_dvc_repro_grows_what_it_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs = forked.folder(**QUICK)
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}/pipeline:{ROOT}")
-    kill_extract.make(folder)
-    Path("dvc.yaml").write_text(kill_extract.DVC_YAML.replace(str(kill_extract.BIN), str(programs)))
-    repro = [str(programs / "dvc"), "repro", "-q"]
-    names = sorted(path.name for path in Path("raw").iterdir())
-    project.prepared(Path("raw"), names[5:-5])
-    kill_extract.run(repro)
-    project.prepared(Path("raw"), names)
-    done = subprocess.run(repro, capture_output=True, text=True, check=True)
-    assert f"{len(names) - 10} of {len(names)} pictures computed before" in done.stdout + done.stderr
-    found = outputs()
-    kill_extract.emptied()
-    kill_extract.run([str(programs / "vse-pipe"), *kill_extract.STAGE[1:]])
-    assert outputs() == found

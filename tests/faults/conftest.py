@@ -26,11 +26,3 @@ def staged(_staged_once, tmp_path, monkeypatch):
     shutil.copytree(_staged_once, root)
     monkeypatch.chdir(root)
     return root
-
-
-@pytest.fixture
-def raw(tmp_path, monkeypatch):
-    """The same project before its first stage."""
-    kill.write(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path

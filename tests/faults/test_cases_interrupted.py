@@ -1,6 +1,5 @@
 """Cases 1 to 4, 27 and 30 of the acceptance suite: stages that are killed, stopped or starved."""
 
-import contextlib
 import os
 import shutil
 import signal
@@ -10,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import kill_extract, warm
-from tests.rules.sources import ROOT
+from tests.faults import warm
 from vse_pipe.core import files
 from vse_pipe.train import checkpoint
 
@@ -21,30 +19,6 @@ _MODEL, _UNFINISHED = _RUN / "model.safetensors", files.partial_folder(_RUN)
 _STATE = _UNFINISHED / checkpoint.STATE
 _EPOCHS = 30
 _LONG = ("-S", f"train.epochs={_EPOCHS}", "train")
-
-
-@pytest.fixture(scope="module")
-def _extraction(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("extraction")
-    with contextlib.chdir(folder):
-        kill_extract.make(folder)
-        warm.run(folder, *kill_extract.STAGE[1:])
-        return folder, kill_extract.bytes_of()
-
-
-@pytest.fixture
-def extraction(_extraction, monkeypatch):
-    """A project under DVC in which nothing is extracted; the bytes that an extraction gives."""
-    folder, whole = _extraction
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}/pipeline:{ROOT}")
-    kill_extract.emptied()
-    return whole
-
-
-def test_case_02_a_stage_ends_with_the_dvc_that_started_it(extraction):
-    kill_extract.kill_dvc(9)
-    assert kill_extract.bytes_of() == extraction
 
 
 @pytest.fixture(scope="module")
