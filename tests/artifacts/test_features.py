@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from vse_pipe.artifacts import features
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.errors import IntegrityError
 
 ROWS = np.arange(30, dtype=np.float32).reshape(5, 3, 2)
 INDEX = pa.table({"image_id": list(range(5)), "row": list(range(5)), "status": ["ok"] * 5, "detail": [""] * 5})
@@ -19,16 +19,6 @@ def test_the_bytes_are_numpys(tmp_path: Path, cuts: list[int]) -> None:
     np.save(tmp_path / "expected.npy", ROWS)
     assert (tmp_path / features.ARRAY).read_bytes() == (tmp_path / "expected.npy").read_bytes()
     assert features.read(tmp_path).meta["shape"] == [5, 3, 2]
-
-
-def test_a_refused_block_leaves_the_file_that_was_there(tmp_path: Path) -> None:
-    features.write(tmp_path, ROWS, INDEX, {})
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    bad = ROWS.copy()
-    bad[3, 1, 0] = np.inf
-    with pytest.raises(InputError, match="1 rows hold NaN or infinite values, the first is row 3"):
-        features.write(tmp_path, np.split(bad, [2]), [INDEX], {})
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize(
@@ -72,18 +62,3 @@ def test_images_without_boxes_among_others(tmp_path: Path) -> None:
     found = features.read(tmp_path).boxes
     assert np.array_equal(found[[2, 3]], BOXES[[0, 3]])
     assert np.isnan(found[[0, 1]]).all()
-
-
-INFINITE = features.lists(np.where(BOXES == 5, np.inf, BOXES))
-
-
-@pytest.mark.parametrize(
-    ("beside", "message"),
-    [
-        ({"boxes": INFINITE}, "column 'boxes' has NaN or infinite values"),
-        ({"scores": features.lists(SCORES[:, :2])}, "column 'scores' has 2 numbers, expected 3 finite ones"),
-    ],
-)
-def test_columns_that_do_not_fit(tmp_path: Path, beside: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        features.write(tmp_path, REGIONS, index(**beside), {})

@@ -24,9 +24,9 @@ def _read(path: Path, images: int = 4, captions: int = 8) -> np.ndarray:
 
 BAD = [
     ([0, 1, 2], "int64", r"shape \(3,\) of int64; expected whole numbers, one for each of 4 train images"),
-    ([1, 2, 3, 4], "int64", r"entry 3 is 4; expected positions 0 to 3"),
-    ([0, 1, 2, 2**63], "uint64", f"entry 3 is {2**63}"),
-    ([0, 1, 1, 3], "int64", "an index with one entry per image must hold each"),
+    ([1, 2, 3, 4], "int64", r"entries 1 to 4; expected positions 0 to 3"),
+    ([0, 1, 2, 2**63], "uint64", f"entries 0 to {2**63}"),
+    ([0, 1, 1, 3], "int64", "positions 0 to 3, each once"),
 ]
 
 

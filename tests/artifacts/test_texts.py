@@ -83,14 +83,3 @@ def test_a_changed_or_missing_file(kind: str, name: str, request: pytest.Fixture
     (folder / name).unlink()
     with pytest.raises(InputError, match=f"{name} does not exist"):
         texts.read(folder)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_refused_vectors_leave_what_was_there(vectors: Path, bad: float) -> None:
-    before = contents(vectors)
-    rows = ROWS.copy()
-    rows[2, 1] = bad
-    with pytest.raises(InputError, match="1 rows hold NaN or infinite values, the first is row 2"):
-        texts.write(vectors, "vectors", IDS, map(texts.of_vectors, np.split(rows, [1])), {})
-    assert contents(vectors) == before
-    assert [path.name for path in vectors.parent.iterdir()] == ["mean"]

@@ -1,6 +1,5 @@
 """Word vectors: the same from every form of file; damage is named by line or byte."""
 
-import codecs
 import gzip
 import struct
 import tracemalloc
@@ -44,7 +43,7 @@ def test_every_form_gives_the_same(tmp_path: Path, name: str) -> None:
     np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]])
 
 
-def test_words_with_spaces_or_of_no_utf8_are_passed_over_and_so_is_the_mark_of_an_editor(tmp_path: Path) -> None:
+def test_words_with_spaces_or_of_no_utf8_are_passed_over(tmp_path: Path) -> None:
     content = b"dog 1 2\n. . . 3 4\nred 5 6\n"
     words, array = read_word_vectors(written(tmp_path, "glove.txt", content), {"dog", "red", "."})
     assert words == ["dog", "red"]
@@ -53,11 +52,6 @@ def test_words_with_spaces_or_of_no_utf8_are_passed_over_and_so_is_the_mark_of_a
     assert read_word_vectors(written(tmp_path, "v.bin", content), {"dog"})[0] == ["dog"]
     with pytest.raises(UsageError, match=r"word vectors are read from \.bin"):
         read_word_vectors(written(tmp_path, "v.pkl", b""), {"dog"})
-    # Some editors begin a UTF-8 file with a byte order mark.
-    for content in (b"dog 1 2\nred 3 4\n", b"2 2\ndog 1 2\nred 3 4\n"):
-        words, array = read_word_vectors(written(tmp_path, "v.txt", codecs.BOM_UTF8 + content), {"dog", "red"})
-        assert words == ["dog", "red"]
-        assert array.tolist() == [[1, 2], [3, 4]]
 
 
 FAULTS = {

@@ -6,7 +6,6 @@ weights, options, code and versions.
 """
 
 import hashlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +86,8 @@ def write(folder: Path, contents: pa.Array, digest: str) -> None:
     tables.write(folder / NAME, pa.table([contents], schema=SCHEMA), SCHEMA, {_MADE: digest})
 
 
-def read(folder: Path) -> tuple[pa.ChunkedArray, str]:
+def read(folder: Path) -> tuple[pa.Array, str]:
     """Contents by row, and ``made``. Raises InputError when the file is missing or unfit,
     IntegrityError when it is damaged."""
     table = tables.read(folder / NAME, SCHEMA, required_key=_MADE)
-    return table["content"], tables.footer(table)[_MADE]
-
-
-def places(contents: pa.Array, sources: Iterable[pa.Array | pa.ChunkedArray]) -> pa.Array:
-    """The first place of each of ``contents`` in all ``sources``; null without one."""
-    chunks = [chunk for one in sources for chunk in (one.chunks if isinstance(one, pa.ChunkedArray) else [one])]
-    return pc.index_in(contents, pa.chunked_array(chunks, pa.string()).combine_chunks(), skip_nulls=True)
+    return table["content"].combine_chunks(), tables.footer(table)[_MADE]

@@ -28,7 +28,6 @@ WRITTEN = ("fingerprint", "shape", "sha256", "index_sha256")
 # Key of the digest of images.parquet in meta.json.
 IMAGES = "images_sha256"
 BESIDE = ("boxes", "scores")
-_WIDTHS = {"boxes": 4, "scores": 1}
 _FLOATS = pa.list_(pa.float32())
 _COLUMNS = pa.schema(
     [
@@ -110,37 +109,30 @@ def write(
     from one array.
 
     index: as one or more tables. meta.json is written last, with the array's shape and the digests
-    that ``read`` requires. Raises InputError for NaN; then features.npy stays.
+    that ``read`` requires.
     """
     path = folder / ARRAY
     # Appended and not mapped, so that a full disk is an error and no SIGBUS.
     with whole_file(path) as temporary, temporary.open("wb") as file:
-        shape = append_rows(file, [blocks] if isinstance(blocks, np.ndarray) else blocks, str(path))
+        shape = append_rows(file, [blocks] if isinstance(blocks, np.ndarray) else blocks)
     parts = [index] if isinstance(index, pa.Table) else index
-    complete = pa.concat_tables(_complete(table, shape, folder / INDEX).select(SCHEMA.names) for table in parts)
+    complete = pa.concat_tables(parts, promote_options="default")
+    for name in BESIDE:
+        if name not in complete.column_names:
+            complete = complete.append_column(name, pa.nulls(len(complete), _FLOATS))
     tables.write(folder / INDEX, complete, SCHEMA, {})
     # Checksums of Parquet cover pages and not the footer with its columns and numbers of rows.
     digests = {"sha256": sha256(path), "index_sha256": sha256(folder / INDEX)}
     write_json(folder / META, {**meta, "shape": shape, **digests})
 
 
-def append_rows(file: BinaryIO, blocks: Iterable[np.ndarray], where: str) -> list[int]:
-    """Write a ``.npy`` file in blocks and return its shape. Raises InputError for NaN, and for
-    another shape or type than in the first block."""
+def append_rows(file: BinaryIO, blocks: Iterable[np.ndarray]) -> list[int]:
+    """Write a ``.npy`` file in blocks of one type and shape; returns its shape."""
     blocks = iter(blocks)
     first = next(blocks)
     shape, kind, written = first.shape[1:], first.dtype, 0
     _write_header(file, (0, *shape), kind)
     for block in chain([first], blocks):
-        if block.shape[1:] != shape or block.dtype != kind:
-            raise InputError(
-                f"{where}: rows from {written} on are {block.dtype} {block.shape[1:]}, those before {kind} {shape}"
-            )
-        bad = np.flatnonzero(~np.isfinite(block).all(axis=tuple(range(1, block.ndim))))
-        if len(bad):
-            raise InputError(
-                f"{where}: {len(bad)} rows hold NaN or infinite values, the first is row {written + bad[0]}"
-            )
         file.write(np.ascontiguousarray(block).data)
         written += len(block)
     # The header keeps its length, because numpy leaves room for more digits.
@@ -179,28 +171,3 @@ def lists(values: np.ndarray) -> pa.Array:
     """A column of index.parquet from (rows, ...): the numbers of a row as a list of float32."""
     flat = values.reshape(len(values), -1).astype(np.float32)
     return pa.ListArray.from_arrays(np.arange(0, flat.size + 1, flat.shape[1], dtype=np.int32), flat.ravel())
-
-
-def _complete(index: pa.Table, shape: list[int], path: Path) -> pa.Table:
-    """``index`` with columns of regions, or null. Raises InputError for another ``shape``."""
-    for name, width in _WIDTHS.items():
-        if name not in index.column_names:
-            index = index.append_column(name, pa.nulls(index.num_rows, _FLOATS))
-        elif index[name].null_count < index.num_rows:
-            if len(shape) != 3:
-                raise InputError(f"{path}: {name} are given, but {ARRAY} {tuple(shape)} holds no regions")
-            _checked(index[name].drop_null(), name, shape[1] * width, path)
-    return index
-
-
-def _checked(column: pa.ChunkedArray, name: str, length: int, path: Path) -> np.ndarray:
-    """(rows, length) float32. Raises InputError for another type, length or no number."""
-    if column.type != _FLOATS:
-        raise InputError(f"{path}: column '{name}' is {column.type}, expected {_FLOATS}")
-    lengths = pc.list_value_length(column).to_numpy()
-    values = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    wrong = np.flatnonzero(lengths != length)
-    if len(wrong) or not np.isfinite(values).all():
-        reason = f"{lengths[wrong[0]]} numbers" if len(wrong) else "NaN or infinite values"
-        raise InputError(f"{path}: column '{name}' has {reason}, expected {length} finite ones for each image")
-    return values.reshape(-1, length)

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vse_pipe.artifacts.images import SPLITS
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, sha256, write_json
 from vse_pipe.core.places import command_of
 
@@ -85,7 +85,4 @@ def _read(folder: Path, key: str) -> dict:
     path = folder / NAME
     if not path.is_file():
         return {}
-    content = read_json(path).get(key)
-    if not isinstance(content, dict) or not all(isinstance(value, dict | str) for value in content.values()):
-        raise InputError(f"{path}: has no {key}; {made_anew(folder)}")
-    return content
+    return read_json(path)[key]

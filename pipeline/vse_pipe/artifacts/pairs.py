@@ -96,19 +96,19 @@ def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) ->
         raise IntegrityError(
             f"{path}: sha256 is {actual}, but params.yaml says {digest}; fetch the file again or correct `sha256`"
         )
-    index = arrays.open_npy(path, InputError)
+    index = np.array(arrays.open_npy(path, InputError))
     if index.ndim != 1 or index.dtype.kind not in "iu" or len(index) not in (n_images, n_captions):
         raise InputError(
             f"{path}: shape {index.shape} of {index.dtype}; expected whole numbers, one for each of {n_images} train images "
             f"or of {n_captions} train captions"
         )
-    wrong = np.flatnonzero((index < 0) | (index >= n_images))
-    if len(wrong):
-        raise InputError(f"{path}: entry {wrong[0]} is {index[wrong[0]]}; expected positions 0 to {n_images - 1}")
-    index = np.array(index, np.int64)
-    if len(index) == n_images and len(np.unique(index)) < n_images:
-        raise InputError(f"{path}: an index with one entry per image must hold each position once")
-    return index
+    is_permutation = len(index) == n_images
+    if index.min() < 0 or index.max() >= n_images or (is_permutation and len(np.unique(index)) < n_images):
+        once = ", each once" * is_permutation
+        raise InputError(
+            f"{path}: entries {index.min()} to {index.max()}; expected positions 0 to {n_images - 1}{once}"
+        )
+    return index.astype(np.int64)
 
 
 TEACHER = "teachers.json"

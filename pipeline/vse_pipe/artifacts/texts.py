@@ -123,7 +123,7 @@ def write(
 
     with whole_folder(folder, FILES) as building:
         with (building / _ARRAYS[kind]).open("wb") as file:
-            shape = append_rows(file, arrays(), str(folder / _ARRAYS[kind]))
+            shape = append_rows(file, arrays())
         rows = np.concatenate(lengths)
         index = pa.table({"caption_id": caption_ids, "start": rows.cumsum() - rows, "length": rows})
         tables.write(building / INDEX, index, SCHEMA, {})

@@ -11,8 +11,6 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationError,
-    ValidationInfo,
-    field_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -33,28 +31,13 @@ def _name_or_file(weights: str) -> str:
 WeightsName = Annotated[str, AfterValidator(_name_or_file)]
 
 
-# Counts become lengths of arrays, and a product of two must stay below 2^63.
-MOST = 2**31 - 1
-# Seeds have a bound of their own.
-_SEEDS = ("seed", "seeds")
-
-
 class Strict(BaseModel):
-    """Unknown keys, wrong types, NaN, infinity and integers above ``MOST`` are errors; values never
-    change after loading.
+    """Unknown keys, wrong types, NaN and infinity are errors; values never change after loading.
 
     The docstring under a field explains its key. Pydantic does not read them, which would take a
     fifth of the loading time."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-    @field_validator("*")
-    @classmethod
-    def _is_countable(cls, value: Any, info: ValidationInfo) -> Any:
-        for element in value if isinstance(value, list) else [value]:
-            if isinstance(element, int) and abs(element) > MOST and info.field_name not in _SEEDS:
-                raise ValueError(f"input should be at most {MOST}")
-        return value
 
 
 # A problem of a value: its place in the model, and the text.

@@ -5,7 +5,6 @@ word2vec's first line "count dimensions" or, in GloVe's files, without. Both may
 (``.gz``). ``.npz``: arrays. A word that occurs twice has its first vector.
 """
 
-import codecs
 import gzip
 from collections.abc import Callable, Iterator, Set
 from functools import partial
@@ -64,7 +63,7 @@ def _npz_vectors(file: BinaryIO, vocabulary: dict[bytes, str], path: Path) -> En
 def _text_vectors(file: BinaryIO, vocabulary: dict[bytes, str], path: Path) -> Entries:
     """The number of values is checked in every line. Some of GloVe's words have spaces in them."""
     lines = iter(partial(file.readline, _LONGEST_LINE), b"")
-    first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
+    first = next(lines, b"")
     header = _counts(first)
     count, dim = header or (None, first.rstrip(_BLANK).count(b" "))
     entries = 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import ValidationError
 
 from vse_pipe.artifacts import digests, features, images, names
@@ -182,7 +183,7 @@ class Earlier:
     failures: why images have no features, by image_id."""
 
     features: Features
-    contents: pa.ChunkedArray
+    contents: pa.Array
     made: str
     failures: dict[int, str]
 
@@ -210,7 +211,7 @@ def with_reused_rows(job: Job, earlier: Earlier | None) -> Job:
     """``job`` without the pictures whose rows ``earlier`` has."""
     if earlier is None or earlier.made != job.row_digest:
         return job
-    places = digests.places(job.contents, [earlier.contents])
+    places = pc.index_in(job.contents, earlier.contents, skip_nulls=True)
     if places.null_count == len(places):
         return job
     reused = places.fill_null(-1).to_numpy().astype(np.int64)

@@ -87,7 +87,6 @@ def _work(
     die_with_parent(signal.SIGKILL)  # the parent holds the lock
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends all processes
     console.set_level(level)
-    console.tolerate_any_terminal()
     torch.set_num_threads(threads)
     os.environ["LOCAL_RANK"] = str(number)
     if sys.platform == "linux":  # one machine, so its host name need not resolve

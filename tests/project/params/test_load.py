@@ -60,7 +60,6 @@ BAD = [
         "noises.clean.rate: input should be less than or equal to 1"),
     (_toy("parquet", val=1.5), "datasets.toy.val: expected a pattern of file names, or a share from 0 to below 1"),
     ({"train": {"grad_clip": float("inf")}}, "train.grad_clip: input should be a finite number"),
-    ({"train": {"batch_size": 2**31}}, "train.batch_size: input should be at most 2147483647"),
     ({"texts": dict.fromkeys(("words", "plain"), PARAMS["texts"]["words"])},
         "texts.plain: features.plain of the same data set is"),
     ({"runs": _run(loss="structure", similarity="order")},
