@@ -1,7 +1,6 @@
 """The audit of a data set and of vectors in files: what it writes, and what it refuses."""
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import chdir
@@ -24,7 +23,7 @@ from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import read_json, sha256
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
-from vse_pipe.project import paths, stages
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 
 NOISES = {**PARAMS["noises"], "own": {"dataset": "toy", "protocol": "as_is"}}
@@ -95,16 +94,6 @@ def test_findings_metrics_and_the_curve_against_the_injected_truth(own):
     first = doubts.sort_values("odds", ascending=False, kind="stable").head(100)
     assert metrics["ranked"][1]["precision"] == pytest.approx(first["mismatched"].mean(), abs=1e-4)
     assert metrics["ranked"][1]["estimated"] == pytest.approx(first["probability"].mean(), abs=1e-4)
-
-
-def test_other_features_than_those_that_were_compared_make_an_audit_stale(own):
-    place = paths.extracted("toy", "plain")
-    identity.write(place, {}, {"features": "1"})
-    data.audit_data(own, "toy")
-    identity.require_current(paths.audited_pairs("toy", None))
-    identity.write(place, {}, {"features": "2"})
-    with pytest.raises(IntegrityError, match="made from other features than data/extract/toy/plain"):
-        identity.require_current(paths.audited_pairs("toy", None))
 
 
 def test_findings_are_read_back_with_nothing_decided_and_doubts_fall(own):
@@ -237,20 +226,6 @@ def test_fewer_images_than_can_be_compared(tmp_path, monkeypatch):
         )
         features.write(paths.extracted("toy", "plain"), index.array[:0], table, {"backbone": "precomp"})
         data.audit_data(params, "toy", split="test")
-
-
-def test_check_compares_an_audit_of_params_yaml_with_its_pairs(own):
-    params = replace(own, report=own.report.model_copy(update={"cleaning": {"half": "toy"}}))
-    (node,) = [node for node in stages.nodes(params) if node.group == "audit_pairs"]
-    assert (node.declaration.command(node.name), node.stage) == ("vse-pipe audit --noise half", "audit_pairs@half")
-    assert node.out == paths.audited_pairs("toy", "half")
-    data.audit_data(params, "toy", "half")
-    identity.require_current(node.out)
-    other_draw = replace(params.noises["half"], seed=params.seed + 1)
-    inject(replace(params, noises=params.noises | {"half": other_draw}), "half")
-    advice = "now holds; run `vse-pipe audit --dataset toy --noise half` again, or `dvc repro`"
-    with pytest.raises(IntegrityError, match=re.escape(advice)):
-        identity.require_current(node.out)
 
 
 def test_decisions_in_findings_are_not_overwritten(own):

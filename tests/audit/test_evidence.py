@@ -220,18 +220,6 @@ def test_after_a_review_of_the_first_pairs_the_others_are_estimated_from_them_to
     assert expected == pytest.approx(left, abs=0.12 * len(wrong))
 
 
-def test_no_pair_decides_on_the_trust_in_pairs_that_judge_it():
-    pool, _ = _pool(200, 2)
-    members = ["linear"]
-    doubts, judges = evidence._round(pool, members, 0.0)
-    inside = pool.caption_folds == 2
-    changed = replace(pool, texts=np.where(inside[:, None], -pool.texts, pool.texts))
-    before, after = (evidence._trust(one, members, judges, doubts.estimate, 2) for one in (pool, changed))
-    assert np.abs(before - after).max() < 0.02  # moments are those of all vectors
-    assert (before[inside] == 0).all()
-    assert (before[~inside] > 0).any()
-
-
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
 def test_mismatches_are_found_with_their_share_and_the_same_seed_gives_the_same_bytes(share, together):

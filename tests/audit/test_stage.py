@@ -3,7 +3,6 @@
 import shutil
 from contextlib import chdir
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -256,16 +255,3 @@ def test_equal_losses_flag_nothing_and_say_why(own, capsys):
     assert (metrics["pairs"], metrics["expected"], metrics["auc"]) == (240, 0, 0.5)
     assert metrics["mixture"]["doubts"] == ["all losses are equal"]
     assert "do not trust the probabilities: all losses are equal" in capsys.readouterr().err
-
-
-def test_an_interrupt_leaves_the_earlier_audit_whole(trained, monkeypatch):
-    _audited(trained)
-    before = _bytes()
-
-    steps = (stage, "figures"), (artefact, "write_json")
-    for module, name in steps:
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(module, name, Mock(side_effect=KeyboardInterrupt))
-            _audited(trained, limit=1)
-    assert _bytes() == before
-    assert not list(paths.audited("half").parent.glob("*.partial"))

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from tests.naive import evaluate as naive_evaluate
 from tests.naive import stages as naive
 from tests.search.project import SPLITS
 from vse_pipe.artifacts import embeddings, identity
@@ -15,7 +14,7 @@ from vse_pipe.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Li
 from vse_pipe.search.scoring import best_places, leaders
 
 TEST = SPLITS.count("test")
-ALL, EVERY = Limits(10**4), Limits(10**4, least=0)
+ALL = Limits(10**4)
 RED, BOX, FIVE = (Term(TEXT, "a red disc"),), (Term(TEXT, "a box"),), (Term(IMAGE, "5"),)
 
 
@@ -157,8 +156,6 @@ def test_without_captions_pictures_find_pictures(opened):
     ("parts", "wanted", "message"),
     [
         (BOX, Limits(to="sounds"), "search for images or captions"),
-        (parse("a red disc + a box"), EVERY, "a probability of a match is that of one sentence and an image"),
-        (RED, Limits(to="captions", least=0.5), "a probability of a match is that of one sentence and an image"),
     ],
 )
 def test_what_means_nothing_is_refused(opened, parts, wanted, message):
@@ -191,53 +188,3 @@ def test_an_open_engine_answers_from_the_vectors_that_it_has_read(opened):
     assert engine.ask(FIVE).hits == hits
     after = opened("sum", "csls").correction(TO_IMAGES)
     assert not np.array_equal(before.correction(TO_IMAGES).bias, after.bias)
-
-
-@pytest.mark.parametrize(("run", "criterion"), [("sum", "nns"), ("sum", "csls"), ("scan", "nns"), ("both", "is")])
-def test_it_is_isotonic_regression_on_the_best_ten_of_the_val_queries(opened, run, criterion):
-    engine, val = opened(run, criterion), opened(run, criterion, "val")
-    ids = val._network.items
-    known = ids.image_ids.tolist()
-    rows, correct = [], [{known.index(image)} for image in ids.caption_images.tolist()]
-    for caption in ids.caption_ids.tolist():
-        found = scored(val.by_text(val._catalogue.text(caption), 10**4))
-        rows.append([found[number] for number in known])
-    pairs, answer = naive_evaluate.candidates(rows, correct), engine.ask(RED, EVERY)
-    about = answer.calibration
-    said = {"queries": len(rows), "pairs": len(pairs), "split": "val", "method": "isotonic"}
-    assert {key: about[key] for key in said} == said
-    assert about["base_rate"] == pytest.approx(np.mean([matched for _, matched, _ in pairs]), abs=1e-6)
-    wanted = naive_evaluate.isotonic([round(score, 5) for score, _, _ in pairs], [matched for _, matched, _ in pairs])
-    near = np.abs(engine.calibration(TO_IMAGES)(np.array(list(wanted))) - np.array(list(wanted.values())))
-    # scores of a query computed alone differ in their last bits, which moves knots between equal neighbours
-    assert np.median(near) < 1e-3
-    assert [hit.probability for hit in answer.hits] == sorted((hit.probability for hit in answer.hits), reverse=True)
-
-
-@pytest.mark.parametrize("group", [None, 0.9])
-def test_a_threshold_keeps_what_is_sure_enough(opened, group):
-    engine = opened("sum", "csls", "all")
-    everything = engine.ask(RED, EVERY)
-    least = sorted(hit.probability for hit in everything.hits)[len(SPLITS) // 2]
-    wanted = [hit.image_id for hit in everything.hits if hit.probability >= least]
-    found = engine.ask(RED, Limits(10**4, least=least, group=group))
-    assert {number for hit in found.hits for number in (hit.image_id, *hit.alike)} <= set(wanted)
-    assert sum(1 + hit.alike_count for hit in found.hits) == len(wanted)
-    assert found.narrowed == {"min_probability": least} | ({} if group is None else {"group": group})
-
-
-def test_a_probability_is_refused_where_val_is_the_bank_and_says_where_val_is_missing(opened, monkeypatch):
-    changed = {"evaluate": {"bank": "val"}}
-    with pytest.raises(UsageError, match=r"evaluate\.bank=val would correct those queries by themselves"):
-        opened("sum", "csls", **changed).ask(RED, EVERY)
-    assert opened("sum", **changed).ask(RED, EVERY).hits[0].probability is not None
-    engine = opened()
-    assert engine.ask(RED).hits[0].probability is None
-
-    def of(split):
-        raise InputError(f"nothing of split '{split}'; embed it")
-
-    monkeypatch.setattr(engine._network, "on_split", of)
-    message = "nothing of split 'val'; embed it"
-    with pytest.raises(InputError, match=message):
-        engine.ask(RED, EVERY)

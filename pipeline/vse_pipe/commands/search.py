@@ -37,9 +37,6 @@ def search(
     group: Annotated[
         float | None, Option(min=0, max=1, help="of results with this cosine or more show the best")
     ] = None,
-    min_probability: Annotated[
-        float | None, Option(min=0, max=1, help="show the probability of a match, and no result below this one")
-    ] = None,
     html: Annotated[Path | None, Option(help="also write the results as a web page to this file")] = None,
     as_json: AsJson = False,
     device: Device = "auto",
@@ -55,7 +52,7 @@ def search(
     from vse_pipe.search.engine import Engine
     from vse_pipe.search.query import Limits
 
-    limits = Limits(k, to, tuple(where), group, 0, min_probability)
+    limits = Limits(k, to, tuple(where), group)
     run, reason = (run, "as asked") if run else _project.default_run(params, inference)
     _answer(Engine.open(params, run, inference, split, device), parts, limits, reason, as_json, out)
 

@@ -1,31 +1,24 @@
-"""Correction of scores by a bank of queries, and calibration to the probability of a match."""
+"""Correction of scores by a bank of queries."""
 
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-from jaxtyping import Float, Float32, Float64
+from jaxtyping import Float32, Float64
 
 from vse_pipe.artifacts import evaluation, identity
-from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.evaluate.stage import warn_of_residuals
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking import calibration, criteria
-from vse_pipe.ranking.calibration import METHOD, fitted
+from vse_pipe.ranking import criteria
 from vse_pipe.ranking.criteria import PLAIN, Criterion
 from vse_pipe.ranking.split import BankSource, Split
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.search.network import SPLITS, Network, open_run
+from vse_pipe.search.network import SPLITS, Network
 from vse_pipe.search.query import TO_IMAGES
-
-_VAL = "val"
-# Criteria with scores that depend on the number of queries in the bank.
-_SUMS = ("is", "dual_is")
 
 
 @dataclass(frozen=True)
@@ -42,17 +35,6 @@ class Correction:
         if self.bias is None:
             return scores
         return scores.dtype.type(self.scale) * scores - self.bias.astype(scores.dtype)
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """about: method, candidates, run and split of the queries, their number, pairs and base_rate."""
-
-    knots: Float[np.ndarray, "2 knots"]
-    about: dict
-
-    def __call__(self, scores: Float[np.ndarray, " items"]) -> Float[np.ndarray, " items"]:
-        return np.interp(scores, *self.knots)
 
 
 def criterion_of(params: Params, inference: str) -> Criterion:
@@ -82,32 +64,6 @@ def correction_of(params: Params, run: str, criterion: Criterion, network: Netwo
             f"the bank of '{run}' is the {bank} split of {transfer.bank}, which is not searched; -S evaluate.bank=test takes the queries of the split that is searched"
         )
     return _corrected(params, criterion, network, direction, bank)
-
-
-def calibration_of(
-    params: Params, run: str, criterion: Criterion, network: Network, correction: Correction, direction: str
-) -> Calibration:
-    """The calibration of one direction (isotonic regression).
-
-    It is fitted on val of the searched data, or on val of the run for a transfer to data without
-    val. correction: of the searched split. Warns if the two corrections are sums over different
-    numbers of queries. Raises InputError without embedded captions of val, UsageError if val would
-    correct itself, and as ``correction_of``.
-    """
-    if params.evaluate.bank == _VAL and criterion.name != PLAIN:
-        raise UsageError(
-            f"a probability is learnt on val, and evaluate.bank=val would correct those queries by themselves: no probability under "
-            f"{criterion.name}, or -S evaluate.bank=test or train"
-        )
-    val_run, val = _calibration_split(params, run, network)
-    val_correction = correction_of(params, val_run, criterion, val, direction)
-    counts = [fit.about.get("queries") for fit in (correction, val_correction)]
-    if criterion.name in _SUMS and counts[0] != counts[1]:
-        warn(
-            f"{criterion.name} sums over the queries of its bank, {counts[0]:,} for what is searched and {counts[1]:,} where "
-            "probabilities are learnt, and scores with them: probabilities are off; evaluate.bank=train has one bank for both"
-        )
-    return _fitted(params, val_run, val, val_correction, direction)
 
 
 def _with_tuned(params: Params, run: str, criterion: Criterion, direction: str) -> Criterion:
@@ -150,17 +106,6 @@ def _corrected(params: Params, criterion: Criterion, network: Network, direction
     return Correction(bias.scale, bias.bias.double().cpu().numpy(), about)
 
 
-def _fitted(params: Params, run: str, val: Network, correction: Correction, direction: str) -> Calibration:
-    scores = val.items.scores(val.similarity, params.evaluate.memory)
-    scores = scores.transposed() if direction == TO_IMAGES else scores
-    if correction.bias is not None:
-        bias, scale = torch.from_numpy(correction.bias), correction.scale
-        scores = scores.mapped(lambda strip, rows: scale * strip - bias.to(strip))
-    candidates = calibration.candidates([(scores, val.items.truth(direction))])
-    about = {"method": METHOD, "run": run, "split": _VAL, "candidates": calibration.CANDIDATES, **candidates.about}
-    return Calibration(fitted(candidates.scores, candidates.matched), about)
-
-
 def _bank_split(network: Network, bank: str) -> Split | None:
     """Images and captions of the bank; None if they are the searched ones. Raises InputError for
     embeddings of another model, and for a folder together with an ensemble."""
@@ -173,13 +118,3 @@ def _bank_split(network: Network, bank: str) -> Split | None:
     embedded = Vectors.of_folder(Path(bank))
     network.parts[0].must_match(embedded)
     return embedded.all_splits(network.device)
-
-
-def _calibration_split(params: Params, run: str, network: Network) -> tuple[str, Network]:
-    """(run, network) of val: the run or transfer that embedded it, and its network."""
-    try:
-        return run, network.on_split(_VAL)
-    except InputError:
-        if run == (trained := params.trained(run)):
-            raise
-        return trained, open_run(params, trained, _VAL, network.device)

@@ -16,10 +16,10 @@ from vse_pipe.pictures import images
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.search import correction, query
-from vse_pipe.search.correction import Calibration, Correction
+from vse_pipe.search.correction import Correction
 from vse_pipe.search.network import SPLITS, EncodedQuery, open_run
 from vse_pipe.search.query import TO_IMAGES, Answer, Hit, Limits, Term
-from vse_pipe.search.scoring import Leader, Scoring, best_places, leaders, require_native
+from vse_pipe.search.scoring import Leader, Scoring, best_places, leaders
 
 _TEN = Limits()
 _NONE = np.empty(0, np.int64)
@@ -47,7 +47,6 @@ class Engine:
         self.named = self._catalogue.has_named_images
         self._lock, self._scoring = RLock(), Scoring(self._network)
         self._corrections: dict[str, Correction] = {}
-        self._calibrations: dict[str, Calibration] = {}
 
     @classmethod
     def open(cls, params: Params, run: str, inference: str = "nns", split: str = "test", device: str = "auto") -> Self:
@@ -64,7 +63,7 @@ class Engine:
         """An engine with another criterion, the same vectors and models. Raises as ``open``."""
         engine = copy.copy(self)
         engine.inference, engine._criterion = inference, correction.criterion_of(self._params, inference)
-        engine._corrections, engine._calibrations = {}, {}
+        engine._corrections = {}
         return engine
 
     def by_text(self, text: str, k: int = 10) -> Answer:
@@ -95,19 +94,13 @@ class Engine:
                 f"data set '{self._catalogue.dataset}' has no captions of split '{self.split}'; find images: --to {query.IMAGES}"
             )
         started = time.monotonic()
-        calibration = None
-        if limits.least is not None:
-            require_native(parts, direction)
-            calibration = self.calibration(direction)
         mask, narrowed = self._mask(parts, limits, direction)
         encoded = [self._encoded(part) for part in parts]
         raw = self._scoring.scores(parts, [row.side for row in encoded], direction)
         corrected = self.correction(direction).apply(raw)
-        if calibration and limits.least is not None:
-            mask &= calibration(corrected) >= limits.least
         places = self._best(corrected, mask, limits, direction)[limits.offset :]
         hits = [
-            self._hit(rank, float(corrected[leader[0]]), leader, direction, calibration)
+            self._hit(rank, float(corrected[leader[0]]), leader, direction)
             for rank, leader in enumerate(places, start=limits.offset + 1)
         ]
         is_sentence = len(parts) == 1 and parts[0].kind == query.TEXT and direction == TO_IMAGES
@@ -123,7 +116,6 @@ class Engine:
             notes=tuple(dict.fromkeys(note for row in encoded for note in row.wording.notes)),
             parts=tuple(described) if len(parts) > 1 else (),
             narrowed=narrowed,
-            calibration=calibration.about if calibration else {},
             regions=tuple(self._network.regions(parts[0].value, image_ids)) if image_ids else (),
         )
 
@@ -150,15 +142,6 @@ class Engine:
                 )
             return self._corrections[direction]
 
-    def calibration(self, direction: str) -> Calibration:
-        """The calibration of the corrected scores of one direction, fitted at the first call."""
-        with self._lock:
-            if direction not in self._calibrations:
-                self._calibrations[direction] = correction.calibration_of(
-                    self._params, self.run, self._criterion, self._network, self.correction(direction), direction
-                )
-            return self._calibrations[direction]
-
     def _encoded(self, part: Term) -> EncodedQuery:
         if part.kind == query.TEXT:
             return self._network.sentence(part.value)
@@ -172,8 +155,8 @@ class Engine:
         them."""
         ids = self._network.items
         owners = ids.image_ids if direction == TO_IMAGES else ids.caption_images
-        mask, shares = np.ones(len(owners), bool), {"group": limits.group, "min_probability": limits.least}
-        narrowed: dict = {name: value for name, value in shares.items() if value is not None}
+        mask = np.ones(len(owners), bool)
+        narrowed: dict = {} if limits.group is None else {"group": limits.group}
         if limits.where:
             mask = np.isin(owners, self._catalogue.fitting(limits.where))
             narrowed |= {"where": list(limits.where), "left": int(mask.sum())}
@@ -196,7 +179,7 @@ class Engine:
 
         return leaders(corrected, mask, count, is_similar)
 
-    def _hit(self, rank: int, score: float, leader: Leader, direction: str, calibration: Calibration | None) -> Hit:
+    def _hit(self, rank: int, score: float, leader: Leader, direction: str) -> Hit:
         place, duplicates = leader
         ids = self._network.items
         key, item_ids = ("image_id", ids.image_ids) if direction == TO_IMAGES else ("caption_id", ids.caption_ids)
@@ -215,7 +198,6 @@ class Engine:
             file=self._catalogue.file(image),
             alike=tuple(self._catalogue.label(key, item) for item in item_ids[duplicates[: query.MOST_ALIKE]].tolist()),
             alike_count=len(duplicates),
-            probability=float(calibration(np.array([score]))[0]) if calibration else None,
             width=width,
             height=height,
         )

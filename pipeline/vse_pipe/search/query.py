@@ -41,15 +41,13 @@ _FORMS = (
 class Limits:
     """k: maximum number of hits; offset: number of better hits to skip; to: IMAGES, CAPTIONS or
     None, as in ``direction``; where: conditions as of ``Catalogue.fitting``; group: cosine from
-    which two items are near duplicates, so that only the better is a hit; least: the
-    lowest probability, from which on the answer has probabilities; None for none."""
+    which two items are near duplicates, so that only the better is a hit; None for none."""
 
     k: int = 10
     to: str | None = None
     where: tuple[str, ...] = ()
     group: float | None = None
     offset: int = 0
-    least: float | None = None
 
 
 @dataclass(frozen=True)
@@ -173,9 +171,8 @@ class Hit:
 
     text: the caption, or the image's first caption (may be empty); file: name in images.parquet,
     relative to the data set's root; alike: ids of at most SHOWN near duplicates with lower scores,
-    best first, empty without groups; alike_count: their number; probability: of a match, None
-    unless requested; width, height: pixels of the upright picture, 0 for an image that exists only
-    as features.
+    best first, empty without groups; alike_count: their number; width, height: pixels of the
+    upright picture, 0 for an image that exists only as features.
     """
 
     rank: int
@@ -186,7 +183,6 @@ class Hit:
     file: str
     alike: tuple[int | str, ...] = ()
     alike_count: int = 0
-    probability: float | None = None
     width: int = 0
     height: int = 0
 
@@ -197,10 +193,8 @@ class Answer:
     the run's vocabulary lacks; seconds: from the query to the hits; notes: remarks on the query.
 
     parts: kind, value and weight of each part, empty for a query of one part; narrowed: the limits
-    of the hits: ``where`` with ``left``, the number of items that fit it, ``group`` and
-    ``min_probability``; calibration: origin of the probabilities, see ``Calibration``, empty
-    without them; regions: of each hit, see ``Network.regions``, empty unless a sentence finds
-    images by their regions."""
+    of the hits: ``where`` with ``left``, the number of items that fit it, and ``group``; regions: of
+    each hit, see ``Network.regions``, empty unless a sentence finds images by their regions."""
 
     query: str
     run: str
@@ -211,7 +205,6 @@ class Answer:
     notes: tuple[str, ...] = ()
     parts: tuple[dict, ...] = ()
     narrowed: dict = field(default_factory=dict)
-    calibration: dict = field(default_factory=dict)
     regions: tuple[list[dict], ...] = ()
 
 

@@ -91,15 +91,6 @@ def is_native(part: Term, direction: str) -> bool:
     return (part.kind == query.TEXT) == (direction == TO_IMAGES)
 
 
-def require_native(parts: Sequence[Term], direction: str) -> None:
-    """Raises UsageError unless there is one part, compared as in training: other queries have
-    scores of another scale."""
-    if len(parts) > 1 or not is_native(parts[0], direction):
-        raise UsageError(
-            "a probability of a match is that of one sentence and an image, or of one picture and a caption; leave it out for other queries"
-        )
-
-
 def _sum(sides: Sequence[Any], weights: Sequence[float]) -> Any:
     first = sides[0]
     if isinstance(first, Several):

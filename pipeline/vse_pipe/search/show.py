@@ -58,11 +58,8 @@ def remarks(content: dict) -> list[str]:
     if where := content["narrowed"].get("where"):
         kind, left = _kind(content["direction"]), content["narrowed"]["left"]
         lines.append(f"{left:,} of {content['searched']:,} {kind} fit {', '.join(where)}")
-    if content["calibration"]:
-        lines.append(_calibrated(content))
     if not content["hits"]:
-        least = content["narrowed"].get("min_probability")
-        lines.append("nothing fits" + ("" if least is None else f" with a probability of {least:g} or more"))
+        lines.append("nothing fits")
     if content["left_out"]:
         images, captions = (content["left_out"][kind] for kind in ("images", "captions"))
         nor = f", nor their {captions:,} captions" if captions else ""
@@ -79,16 +76,6 @@ def _corrected(content: dict) -> str:
     kind = "captions" if content["direction"] == TO_IMAGES else "images"
     source = f"{about['queries']:,} {kind} of {about['bank']}"
     return f"{content['inference']}: corrected by {source} in {about['seconds']:.1f} s"
-
-
-def _calibrated(content: dict) -> str:
-    about = content["calibration"]
-    query, item = ("sentence", "image") if content["direction"] == TO_IMAGES else ("image", "caption")
-    source = "" if about["run"] == content["run"] else f" of run {about['run']}"
-    return (
-        f"probability that one of the {about['candidates']} best of a {query} is its own {item}: {about['method']} on "
-        f"{about['queries']:,} queries of {about['split']}{source}, where {about['base_rate']:.1%} are"
-    )
 
 
 def show(document: dict, as_json: bool) -> None:
@@ -110,8 +97,7 @@ def _print_table(document: dict) -> None:
     if not document["hits"]:
         return
     table = console.ruled(caption=caption)
-    probability = ["probability"] if document["calibration"] else []
-    for name in ("rank", "score", *probability):
+    for name in ("rank", "score"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("image")
     described = any(hit["text"] for hit in document["hits"])
@@ -123,7 +109,7 @@ def _print_table(document: dict) -> None:
         table.add_column(key, justify="right", no_wrap=True)
     for hit in document["hits"]:
         file = plain(hit["file"]) + (f"\n+{hit['alike_count']} alike" if hit["alike"] else "")
-        cells = [str(hit["rank"]), f"{hit['score']:.4f}", *(f"{hit[name]:.2f}" for name in probability), file]
+        cells = [str(hit["rank"]), f"{hit['score']:.4f}", file]
         cells += [plain(hit["text"])] * described + [plain(str(hit[key]))] * numbered
         table.add_row(*cells)
     console.show(table)

@@ -99,8 +99,6 @@ class StandIn:
             kind, value = "image_id", self._number(part.value)
             if value not in self.ids.values():
                 raise InputError(f"image {value} is not in the test split")
-        if wanted.least is not None:
-            names = names[: 0 if wanted.least > 0.9 else 1]
         alike = (self.ids[names.pop()],) if wanted.group is not None and len(names) > 1 else ()
         narrowed = {"where": list(wanted.where), "left": len(names)} if wanted.where else {}
         chosen = names[wanted.offset : wanted.offset + wanted.k]
@@ -138,8 +136,8 @@ class StandIn:
         for rank, name in enumerate(names, start=wanted.offset + 1):
             image = self.ids[name]
             caption = image * 10 if captions and not self.named else None
-            same, sure = alike if name == names[-1] else (), None if wanted.least is None else 0.9
-            hits.append(Hit(rank, 1 - rank / 10, image, caption, self._text(name), "", same, len(same), sure, 900, 600))
+            same = alike if name == names[-1] else ()
+            hits.append(Hit(rank, 1 - rank / 10, image, caption, self._text(name), "", same, len(same), 900, 600))
         self.busy -= 1
         notes = ("a note",) if unknown else ()
         answer = Answer(str(asked[1])[:40], self.run, self.inference, tuple(hits), tuple(unknown), 0.0123, notes, *more)

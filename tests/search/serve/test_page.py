@@ -39,7 +39,7 @@ def test_the_empty_page_has_both_forms_and_no_result(client, engines):
     page = get(client)
     by_text, by_photo = page.all("form")
     assert (by_text["method"], by_photo["method"], by_photo["enctype"]) == ("get", "post", "multipart/form-data")
-    narrow = ["where", "group", "min_probability"]
+    narrow = ["where", "group"]
     assert page.all("input", "name") == ["text", "k", *narrow, "photo", "k", *narrow]
     assert page.all("select", "name") == ["inference", "to", "inference", "to"]
     assert page.all("img") == page.all("li") == page.all("script") == []
@@ -122,7 +122,7 @@ def test_results_are_leafed_through_by_links_that_keep_what_was_asked(client, en
     assert last.all("script") == last.all("a", "href", "offset=") == []
 
 
-def test_parts_conditions_groups_and_probabilities_are_shown(client, engines):
+def test_parts_conditions_and_groups_are_shown(client, engines):
     page = get(client, text="green:2 - red", where=["file=e", "file=re"], group="0.95")
     words = " ".join(page.text.split())
     assert [
@@ -133,11 +133,6 @@ def test_parts_conditions_groups_and_probabilities_are_shown(client, engines):
     assert boxes == {"text": "green:2 - red", "where": "file=re", "group": "0.95"}
     assert page.all("input", "name").count("where") == 4
     assert all("open" in one for one in page.all("details") if one.get("class") == "narrow")
-    page = get(client, text="green", min_probability="0.5")
-    assert engines["nns"].wanted == Limits(11, None, (), None, 0, 0.5)
-    assert "90% sure" in " ".join(page.text.split())
-    assert "Nothing fits with a probability of 0.95 or more." in get(client, text="green", min_probability=".95").text
-    assert "sure" not in get(client, text="green").text
 
 
 def test_a_caption_is_searched_with_as_it_stands(client, engines):

@@ -164,7 +164,7 @@ class _SearchSite(Site):
                     f"grouped, the first {deepest:,} results among {items:,} can be asked for, not those to {end:,}"
                 )
         # One more hit shows whether further results exist.
-        limits = Limits(query.k + 1, query.to, query.where, query.group, query.offset, query.min_probability)
+        limits = Limits(query.k + 1, query.to, query.where, query.group, query.offset)
         longer = engine.ask(parts, limits)
         answer = replace(longer, hits=longer.hits[: query.k], regions=longer.regions[: query.k])
         more = len(longer.hits) > query.k and query.photo is None and end + query.k <= deepest
@@ -189,7 +189,7 @@ class _SearchSite(Site):
         """fields: of the form, as the visitor sent them."""
         form: Fields = dict.fromkeys(Query.model_fields, "")
         form |= {"k": str(requests.DEFAULT_K), "inference": next(iter(self._engines)), **fields}
-        options = ("k", "inference", "where", "group", "min_probability")
+        options = ("k", "inference", "where", "group")
 
         def again(**subject: object) -> str:
             """The address of another search with the same options."""

@@ -33,7 +33,6 @@ class Query(BaseModel):
     to: Literal["images", "captions"] | None = None
     where: tuple[Condition, ...] = ()
     group: Share | None = None
-    min_probability: Share | None = None
 
     @model_validator(mode="after")
     def _has_one_subject(self) -> Self:
