@@ -14,7 +14,7 @@ import pyarrow as pa
 from vse_pipe.artifacts import decisions
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.text import in_plain_form
-from vse_pipe.prepare.source import Source, filtered
+from vse_pipe.prepare.source import Source, caption_table, filtered, image_table
 
 
 def apply(source: Source, path: Path, dataset: str) -> Source:
@@ -91,12 +91,9 @@ def _repeats(captions: pd.DataFrame, is_moved: pd.Series) -> pd.Index:
 def _source(source: Source, images: pd.DataFrame, captions: pd.DataFrame) -> Source:
     """The present rows; a caption is in the split of its image; names of other ids are left out."""
     splits = captions["image_id"].map(images["split"])
-    table = _with(source.images, "split", pa.array(images["split"], pa.string()))
-    sentences = _with(source.captions, "image_id", pa.array(captions["image_id"], pa.int64()))
-    sentences = _with(sentences, "split", pa.array(splits, pa.string()))
+    _, files, _, *about = source.images.columns
+    ids, _, texts, _ = source.captions.columns
+    table = image_table(source.images["image_id"], files, pa.array(images["split"]), *about)
+    sentences = caption_table(ids, pa.array(captions["image_id"]), texts, pa.array(splits))
     source = replace(source, images=table, captions=sentences)
     return filtered(source, pa.array(images["present"]), pa.array(captions["present"]))
-
-
-def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
-    return table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)

@@ -30,23 +30,16 @@ class TextParams(Strict):
         """Files outside the project that the result depends on, and folders of them."""
         return []
 
-    def required(self) -> dict[Path, str]:
-        """The sha256 that some of these files must have."""
-        return {}
-
     def files(self) -> dict[Path, str]:
-        """The files that ``reads`` names now, each with the sha256 it must have, or nothing."""
-        required = self.required()
-        folders = (group.path for group in self.reads())
-        return {path: required.get(path, "") for folder in folders for path in _files_below(folder)}
+        """The files that ``reads`` names now, the first with the sha256 it must have, or nothing."""
+        paths = [group.path for group in self.reads()]
+        below = chain.from_iterable(sorted(path.rglob("*")) if path.is_dir() else [path] for path in paths)
+        digest = getattr(self, "sha256", None) or ""
+        return {path: digest if path == paths[0] else "" for path in below if not path.is_dir()}
 
     def further(self) -> list[Member]:
         """Other methods that take part."""
         return []
-
-
-def _files_below(path: Path) -> list[Path]:
-    return sorted(filter(Path.is_file, path.rglob("*"))) if path.is_dir() else [path]
 
 
 class VectorParams(TextParams):
@@ -77,9 +70,6 @@ class WordVectorParams(VectorParams):
 
     def reads(self) -> list[SourceFiles]:
         return [SourceFiles(self.path)]
-
-    def required(self) -> dict[Path, str]:
-        return {self.path: self.sha256 or ""}
 
 
 class ForwardParams(VectorParams):
@@ -192,9 +182,6 @@ class OpenClipOptions(PairParams, ForwardParams):
 
     def reads(self) -> list[SourceFiles]:
         return [*PairParams.reads(self), *_tokenizer(self.tokenizer)]
-
-    def required(self) -> dict[Path, str]:
-        return {} if self.file is None else {self.file: self.sha256 or ""}
 
 
 def _tokenizer(folder: str | None) -> list[SourceFiles]:
