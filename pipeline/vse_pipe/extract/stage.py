@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from vse_pipe.artifacts import images
 from vse_pipe.core import locks
-from vse_pipe.core.console import say, track, warn
+from vse_pipe.core.console import say, track
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.core.files import require_ours
 from vse_pipe.extract.assemble import OURS, assemble
@@ -70,14 +70,11 @@ def extract(params: Params, features: str, device: str = "auto", share: str | No
     count = f"{rows - len(failures)} of {rows}" if failures else rows
     seconds = time.monotonic() - started
     say(f"extract {features}: {count} images{_unreadable(failures)}, {seconds:.1f} s")
-    if failures:
-        where = out / images.UNREADABLE
-        warn(f"extract {features}: {len(failures)} images have no features; {where} says why")
     return out
 
 
 def _unreadable(failures: dict[int, str]) -> str:
-    return f", {len(failures)} unreadable" if failures else ""
+    return f", {len(failures)} unreadable (see {images.UNREADABLE})" if failures else ""
 
 
 def _part(share: str) -> tuple[int, int]:

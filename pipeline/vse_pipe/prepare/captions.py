@@ -3,10 +3,8 @@
 import re
 import sys
 import unicodedata
-from pathlib import Path
 
 from vse_pipe.core import memory
-from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare.source import is_text
 
@@ -48,41 +46,25 @@ def _unquoted(item: str) -> str | None:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if "\\u" in item else text
 
 
-class CaptionCells:
-    """Reads cells, and counts those with a written list. separator: between captions of a text."""
+def cell_captions(value: object, where: str, separator: str | None = None) -> list[str]:
+    """The captions of a text, of a list, or of a struct with one of ``FIELDS``, at least one. A
+    caption that is null or shows nothing, or that a list lacks, is "", which the stage leaves out.
 
-    def __init__(self, separator: str | None = None) -> None:
-        self._separator = separator
-        self._lists = self._texts = 0
-
-    def captions(self, value: object, where: str) -> list[str]:
-        """The captions of a text, of a list, or of a struct with one of ``FIELDS``, at least one. A
-        caption that is null or shows nothing, or that a list lacks, is "", which the stage leaves
-        out. Raises InputError for other values and as ``caption``."""
-        match value:
-            case str():
-                return self._split(value, where)
-            case list():
-                return [text for entry in value for text in self.captions(entry, where)] or [""]
-            case dict():
-                return self.captions(next((value[name] for name in FIELDS if name in value), None), where)
-            case None:
-                return [""]
-        raise InputError(f"{where}: {str(value)[:40]!r} is no caption; expected a text or a list of texts")
-
-    def _split(self, value: str, where: str) -> list[str]:
-        texts: list[str | None] | None = None
-        if self._separator is not None:
-            texts = [text.strip() for text in value.split(self._separator)]
-        elif (texts := written_list(value)) is not None:
-            self._lists += 1
-            self._texts += len(texts)
-        return [caption(text, where) for text in ([value] if texts is None else texts or [None])]
-
-    def tell(self, source: Path) -> None:
-        """Say how many cells held a written list."""
-        if self._lists:
-            say(f"{source}: {self._lists} cells hold a written list, read as {self._texts} captions")
+    separator: between captions of a text. Raises InputError for other values and as ``caption``."""
+    match value:
+        case None:
+            return [""]
+        case list():
+            return [text for entry in value for text in cell_captions(entry, where, separator)] or [""]
+        case dict():
+            text = next((value[name] for name in FIELDS if name in value), None)
+            return cell_captions(text, where, separator)
+        case str() if separator is not None:
+            return [caption(text.strip(), where) for text in value.split(separator)]
+        case str():
+            texts = written_list(value)
+            return [caption(text, where) for text in ([value] if texts is None else texts or [None])]
+    raise InputError(f"{where}: {str(value)[:40]!r} is no caption; expected a text or a list of texts")
 
 
 def caption(text: str | None, where: str) -> str:

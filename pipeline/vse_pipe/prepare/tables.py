@@ -29,10 +29,9 @@ class TableRow:
     captions: list[str]
 
 
-def read(path: Path, text: str, columns: Columns) -> tuple[list[TableRow], list[str]]:
-    """The rows of a table, and the names of columns that are not read. text: of the file ``path``;
-    columns: as in the options of ``csv``. Rows without any text are skipped; cells that a row lacks
-    are empty.
+def read(path: Path, text: str, columns: Columns) -> list[TableRow]:
+    """The rows of a table. text: of the file ``path``; columns: as in the options of ``csv``. Rows
+    without any text are skipped; cells that a row lacks are empty.
 
     Raises InputError naming the row for a missing or doubtful column, a malformed cell and a row
     with too many."""
@@ -48,11 +47,9 @@ def read(path: Path, text: str, columns: Columns) -> tuple[list[TableRow], list[
     if not records:
         raise InputError(f"{path}: no rows below the header")
     width = len(header) or max(len(cells) for _, cells in records)
-    used = set(chain.from_iterable(places.values()))
-    if max(used) >= width:
-        raise InputError(f"{path}: `columns` names column {max(used)} of {width}; the first is 0")
-    rows = [_row(cells, number, places, width, path) for number, cells in records]
-    return _without_numbers(rows), [name for place, name in enumerate(header) if name and place not in used]
+    if (last := max(chain.from_iterable(places.values()))) >= width:
+        raise InputError(f"{path}: `columns` names column {last} of {width}; the first is 0")
+    return _without_numbers([_row(cells, number, places, width, path) for number, cells in records])
 
 
 def caption_columns(names: list[str], caption: str | list[str]) -> list[str]:

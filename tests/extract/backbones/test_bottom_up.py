@@ -116,7 +116,7 @@ def test_a_row_of_another_picture_is_refused(folder: Path, orientation: int, cha
     (row(1, image_id=NUMBERS[0]), r"a.tsv row 2: image_id 391895 is in tsv/a.tsv row 1 already"),
     (row(1, image_id="9" * 5000), r"a.tsv row 2: image_id '9+' is not a whole number"),
     ("9\t40\t36", r"a.tsv row 2: 3 columns, expected 6: image_id, image_w"),
-    (row(1, image_id=8), r"images.parquet row 1: no row of a.tsv has image_id 9 \(9.jpg\); key: file says"),
+    (row(1, image_id=8), r"images.parquet row 1: no row has image_id 9 \(9.jpg\); key: file says"),
 ], ids=str)  # fmt: skip
 def test_refuses(folder: Path, bad: str, message: str) -> None:
     prepared()

@@ -105,7 +105,6 @@ BAD = [
     ("no image column", {"caption": ["a"]}, "has no column 'image'; it has caption"),
     ("struct without bytes", {"image": [{"path": "a"}], "caption": ["a"]}, "column 'image' is struct<path: string>"),
     ("numbers for captions", {"image": hub(0, 1), "caption": [1]}, "row 0: '1' is no caption"),
-    ("no rows", {"image": pa.array([], pa.binary()), "caption": pa.array([], pa.string())}, "holds no rows"),
 ]  # fmt: skip
 
 

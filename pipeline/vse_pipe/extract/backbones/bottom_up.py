@@ -18,7 +18,7 @@ from vse_pipe.pictures.images import Item, item_orientation, turned, upright
 _FIELDS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 # A row of 100 boxes has 1.1 MB; a longer line is no row of such a file.
 _LONGEST = 2**26
-_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_NUMBER = re.compile(r"(-?[0-9]{1,18})")
 _NUMBERED = re.compile(r"(?:.*_)?([0-9]{1,18})")
 
 
@@ -34,16 +34,16 @@ def build(params: Params, seed: int) -> Backbone:
         def forward(self, features, boxes) -> Output:
             return Output(features, boxes)
 
-    index = tsv_index(tsv_files(params.tsv))
+    places, files = tsv_index(tsv_files(params.tsv))
     about = {
         "network": "bottom-up attention",
-        "files": index.files,
+        "files": files,
         "regions": params.regions,
         "dimensions": params.dimensions,
     }
 
     def read(root, item):
-        place, size, features, boxes = read_row(index, item, params.key, (params.regions, params.dimensions))
+        place, size, features, boxes = read_row(places, item, params.key, (params.regions, params.dimensions))
         return features, fitted(boxes, size, root, item, place)
 
     return Backbone(read=read, module=Stored(), about=about, libraries=())
@@ -62,14 +62,6 @@ class RowPlace:
         return f"{self.path} row {self.row}"
 
 
-@dataclass(frozen=True)
-class Index:
-    """places: by image_id of the row; files: name, digest and rows of each file, for meta.json."""
-
-    places: dict[int, RowPlace]
-    files: list[dict]
-
-
 def tsv_files(names: list[str]) -> list[Path]:
     """The files, those of a folder by name. Raises MissingResource for a missing or empty one."""
     paths = []
@@ -82,8 +74,9 @@ def tsv_files(names: list[str]) -> list[Path]:
     return paths
 
 
-def tsv_index(paths: list[Path]) -> Index:
-    """The places of all rows. Raises InputError for no row, and for an image with two."""
+def tsv_index(paths: list[Path]) -> tuple[dict[int, RowPlace], list[dict]]:
+    """The places of all rows by image_id; name, digest and rows of each file, for meta.json. Raises
+    InputError for no row, and for an image with two."""
     places: dict[int, RowPlace] = {}
     about = []
     for path in track(iter(paths), len(paths), "reading bottom-up TSV files"):
@@ -101,7 +94,7 @@ def tsv_index(paths: list[Path]) -> Index:
         if not rows:
             raise InputError(f"{path}: holds no rows")
         about.append({"file": path.name, "sha256": digest.hexdigest(), "rows": rows})
-    return Index(places, about)
+    return places, about
 
 
 def _fields(line: bytes, place: RowPlace) -> list[bytes]:
@@ -119,19 +112,15 @@ def _number(field: bytes, name: str, place: RowPlace) -> int:
 
 
 def read_row(
-    index: Index, item: Item, key: str, shape: tuple[int, int]
+    places: dict[int, RowPlace], item: Item, key: str, shape: tuple[int, int]
 ) -> tuple[RowPlace, tuple[int, int], np.ndarray, np.ndarray]:
     """The row of one image; shape: R and D. Returns its place, the size in pixels of the picture
     that it was made from, float32 features (R, D), and boxes (R, 4) in that picture's pixels: x1,
     y1, x2, y2. Raises InputError naming file and row."""
-    number = _image_number(item) if key == "image_id" else _file_number(item)
-    if number not in index.places:
-        names = ", ".join(about["file"] for about in index.files)
-        raise InputError(
-            f"{item.where}: no row of {names} has image_id {number} ({item.file}); "
-            f"key: {key} says which number is looked for"
-        )
-    place = index.places[number]
+    number = _number_of(item, key)
+    if number not in places:
+        raise InputError(f"{item.where}: no row has image_id {number} ({item.file}); key: {key} says which it is")
+    place = places[number]
     with place.path.open("rb") as file:
         file.seek(place.start)
         _, *sizes, boxes, features = _fields(file.read(place.length), place)
@@ -174,19 +163,14 @@ def _scale(size: tuple[int, int], other: tuple[int, int]) -> np.ndarray | None:
     return np.array([x, y, x, y], np.float32)
 
 
-def _image_number(item: Item) -> int:
-    """The id of the data set: its text where ids are text, since users do not know the number."""
-    if item.name and not _NUMBER.fullmatch(item.name):
-        raise InputError(f"{item.where}: image_id {item.name!r} is no number, as the rows have; set key: file")
-    return int(item.name) if item.name else item.image_id
-
-
-def _file_number(item: Item) -> int:
-    match = _NUMBERED.fullmatch(Path(item.file).stem)
+def _number_of(item: Item, key: str) -> int:
+    """image_id of the row. Ids that are text count as they are written, since users do not know
+    their numbers."""
+    text = Path(item.file).stem if key == "file" else item.name or str(item.image_id)
+    match = (_NUMBERED if key == "file" else _NUMBER).fullmatch(text)
     if match is None:
         raise InputError(
-            f"{item.where}: file {item.file!r} does not end with a number of its own, as "
-            "COCO_val2014_000000391895.jpg does; set key: image_id"
+            f"{item.where}: {text!r} does not end with a number of its own, as COCO_val2014_000000391895 does; see key"
         )
     return int(match[1])
 

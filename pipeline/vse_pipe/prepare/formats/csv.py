@@ -3,13 +3,12 @@ semicolon, tab or bar between cells."""
 
 from pathlib import Path
 
-from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.text import shown_id
 from vse_pipe.prepare import source as sources
 from vse_pipe.prepare import tables
 from vse_pipe.prepare.assembly import Assembly
-from vse_pipe.prepare.captions import CaptionCells
+from vse_pipe.prepare.captions import cell_captions
 from vse_pipe.prepare.formats.options import CsvOptions as Params
 
 
@@ -22,10 +21,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     an image is a hash of the seed and its name, so it does not change when images are added. Raises
     InputError with the row, counted as in a spreadsheet (the header is row 1), for a malformed
     cell, an unknown split, an image in two splits or with two ids, a repeated id."""
-    rows, unread = tables.read(source, sources.read_text(sources.existing(source)), params.columns)
-    if unread:
-        say(f"{source}: columns that are not read: {', '.join(unread)}")
-    assembly, cells = Assembly(source.parent / params.images), CaptionCells(params.separator)
+    rows = tables.read(source, sources.read_text(sources.existing(source)), params.columns)
+    assembly = Assembly(source.parent / params.images)
     # Number, row, and split and id of the first row of each image.
     images: dict[str, tuple[int, int, dict[str, str | None]]] = {}
     for row in rows:
@@ -46,10 +43,9 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
             if value != before[key]:
                 values = f"{shown_id(str(value))} here, but {shown_id(str(before[key]))} in row {first}"
                 raise InputError(f"{where}: image '{name}' has {key} {values}")
-        captions, caption_id = cells.captions(row.captions, where), row.cells.get("caption_id")
+        captions, caption_id = cell_captions(row.captions, where, params.separator), row.cells.get("caption_id")
         if len(captions) > 1 and caption_id is not None:
             raise InputError(f"{where}: a caption_id for {len(captions)} captions; leave the column out")
         for text in captions:
             assembly.caption(number, text, "" if caption_id is None else where, caption_id)
-    cells.tell(source)
     return assembly.source()

@@ -14,7 +14,7 @@ from vse_pipe.core.files import is_remote
 from vse_pipe.core.tables import Parquet, open_parquet
 from vse_pipe.pictures.address import Cell
 from vse_pipe.prepare.assembly import Assembly
-from vse_pipe.prepare.captions import CaptionCells
+from vse_pipe.prepare.captions import cell_captions
 from vse_pipe.prepare.formats.options import ParquetOptions as Params
 from vse_pipe.prepare.shards import files
 from vse_pipe.prepare.source import Source, file_name, split_of
@@ -24,14 +24,14 @@ from vse_pipe.prepare.tables import caption_columns
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """source: the folder of the files. ``file`` is the address of a cell, read in place, or the
     name of the picture where the column has only names. Ids of images are those of ``image_id``,
-    else running numbers; captions have running numbers. A file without rows is left out.
+    else running numbers; captions have running numbers.
 
     Raises InputError naming file and row for a damaged file, a column that is missing or of another
     type, an unknown split, a picture outside of ``source``."""
     root, paths = files(source, params, ".parquet")
-    assembly, cells = Assembly(root, in_shards=True), CaptionCells(params.separator)
+    assembly = Assembly(root, in_shards=True)
     for path, split in track(iter(paths), len(paths), "reading Parquet files"):
-        name, count = path.relative_to(root).as_posix(), assembly.count
+        name = path.relative_to(root).as_posix()
         with open_parquet(path, InputError) as file:
             for row, about in enumerate(_rows(root, file, params)):
                 where = f"{path} row {row}"
@@ -45,11 +45,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
                     chosen = params.drawn(address, seed) if split == "train" else split
                 key = None if params.image_id is None else _id(about["image_id"], params.image_id, where)
                 image = assembly.image(address, chosen, f"{path.name} row {row}", key)
-                for text in cells.captions(about["captions"], where):
+                for text in cell_captions(about["captions"], where, params.separator):
                     assembly.caption(image, text)
-        if assembly.count == count:
-            assembly.left_out.append(f"{path}: holds no rows")
-    cells.tell(source)
     return assembly.source()
 
 

@@ -83,20 +83,17 @@ def _names(path: Path, captions: int, per_image: int) -> list[str] | None:
     if not path.exists():
         return None
     memory.require_text(path)
-    lines = [line.strip() for line in sources.read_lines(path)]
-    images = captions // per_image
+    lines, images = [line.strip() for line in sources.read_lines(path)], captions // per_image
     if len(lines) not in (images, captions):
         raise InputError(f"{path}: {len(lines)} ids, expected one per image ({images}) or one per caption ({captions})")
-    if len(lines) != images:
-        if len(set(lines)) == captions:
-            return None
-        names = lines[::per_image]
-        wrong = [number for number, line in enumerate(lines) if line != names[number // per_image]]
-        if wrong:
-            raise InputError(f"{path} line {wrong[0] + 1}: its image has the id '{names[wrong[0] // per_image]}' above")
-        lines = names
-    _refuse_repeated(lines, str(path))
-    return lines
+    if len(lines) == captions != images and len(set(lines)) == captions:
+        return None
+    names = lines[:: len(lines) // images]
+    for number, line in enumerate(lines):
+        if line != (name := names[number * images // len(lines)]):
+            raise InputError(f"{path} line {number + 1}: its image has the id '{name}' above")
+    _refuse_repeated(names, str(path))
+    return names
 
 
 def _image_ids(source: Path, splits: list[_Split]) -> np.ndarray:

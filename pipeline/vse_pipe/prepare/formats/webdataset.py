@@ -11,7 +11,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.pictures.address import TarMember
 from vse_pipe.prepare import shards
 from vse_pipe.prepare.assembly import Assembly
-from vse_pipe.prepare.captions import CaptionCells
+from vse_pipe.prepare.captions import cell_captions
 from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.formats.options import WebdatasetOptions as Params
 from vse_pipe.prepare.shards import files
@@ -23,28 +23,22 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     option ``ids`` chooses the ids of images; captions have running numbers.
 
     Keys must be unique within a shard. Other members (``.cls``, ``.npy``) are not read; samples
-    without an image and empty shards are left out. Raises InputError naming shard and key for a
+    without an image are left out. Raises InputError naming shard and key for a
     damaged shard, interleaved or repeated keys, a sample with two images, a caption that is not
     UTF-8."""
     root, shards = files(source, params, ".tar")
-    assembly, cells = Assembly(root, in_shards=True), CaptionCells(params.separator)
+    assembly = Assembly(root, in_shards=True)
     for path, split in track(iter(shards), len(shards), "reading shards"):
-        count = assembly.count
-        for member, key, texts in _samples(root, path, params, cells, assembly):
+        for member, key, texts in _samples(root, path, params, assembly):
             chosen = params.drawn(key, seed) if split == "train" else split
             image_id = key if params.ids == "key" else None
             image = assembly.image(str(member), chosen, f"{path.name} key '{key}'", image_id)
             for text in texts:
                 assembly.caption(image, text)
-        if assembly.count == count:
-            assembly.left_out.append(f"{path}: holds no samples")
-    cells.tell(source)
     return assembly.source()
 
 
-def _samples(
-    root: Path, path: Path, params: Params, cells: CaptionCells, assembly: Assembly
-) -> Iterator[tuple[TarMember, str, list[str]]]:
+def _samples(root: Path, path: Path, params: Params, assembly: Assembly) -> Iterator[tuple[TarMember, str, list[str]]]:
     shard = path.relative_to(root).as_posix()
     with remote.open_remote(path) as file:
         for key, sample in shards.samples(path, file).items():
@@ -59,7 +53,7 @@ def _samples(
             written = sample.get(params.caption.lower())
             value = None if written is None else _captions(shards.text(path, file, written), params, where)
             image = replace(sample[endings[0]], file=shard)
-            yield image, key, cells.captions(value, where)
+            yield image, key, cell_captions(value, where, params.separator)
 
 
 def _captions(written: str, params: Params, where: str) -> object:
