@@ -89,19 +89,6 @@ def test_a_killed_run_goes_on_and_ends_bit_equal(painted_project, options):
     check_resumes(loaded(options), "ft", 1, 3)
 
 
-def test_moments_come_back_laid_out_like_their_weights(tmp_path):
-    """The fused optimizer walks memory, not indices: plain moments beside channels-last weights would be mixed up."""
-    model, again = (torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last) for _ in range(2))
-    optimizer, other = adam(model, 1e-2), adam(again, 1e-2)
-    model(torch.randn(2, 3, 8, 8)).square().sum().backward()
-    optimizer.step()
-    checkpoint.save(tmp_path, model, optimizer, checkpoint.Progress(1), "a")
-    checkpoint.resume(tmp_path, again, other, "a")
-    moment, expected = other.state[again.weight]["exp_avg"], optimizer.state[model.weight]["exp_avg"]
-    assert moment.stride() == again.weight.stride()
-    assert torch.equal(moment, expected)
-
-
 def test_features_without_images_and_other_images_are_refused(painted_project):
     params = loaded(FT)
     member = Member("precomp", BACKBONES.options("precomp")())
