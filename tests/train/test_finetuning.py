@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch.nn.functional import normalize
 
 from tests.train.painted import RUN, loaded, original
-from tests.train.some import adam, check_resumes, files_of, history
+from tests.train.some import check_resumes, files_of, history
 from vse_pipe.artifacts import embeddings, features, model_files, pairs
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.embed.stage import embed

@@ -52,17 +52,13 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
     with claim(out), tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
         read = _identities(params, name)
         trained = Trained.open(paths.trained(run), device)
-        unknown: dict[str, float] = {}
         if name in params.transfers:
-            material, unknown = _transferred(params, params.transfers[name], trained, Path(folder))
+            material = _transferred(params, name, trained, Path(folder))
         else:
             node = params.runs[run]
             material = Material(node.dataset, *trained_on(node, run))
         _write(params, name, trained, material, read)
     paths.record_seconds(out, time.monotonic() - started)
-    if unknown:
-        listed = ", ".join(f"{split} {share:.1%}" for split, share in unknown.items())
-        say(f"embed {name}: words that run '{run}' does not know: {listed}")
     return out
 
 
@@ -99,7 +95,10 @@ def _write(params: Params, run: str, trained: Trained, material: Material, read:
     full = trained.networks[0].width
     dim = _dim(params.embed.dim, trained.config, run)
     about |= {embeddings.CUT_FROM: str(full)} if dim < full else {}
-    encoding = Encoding(material, _inputs(trained, material), dim, params.embed.memory)
+    inputs: np.ndarray | Pictures = source.array
+    if trained.tests_on_pixels:
+        inputs = Pictures.join(material.dataset, source, trained.config["backbone"], trained.device)
+    encoding = Encoding(material, inputs, dim, params.embed.memory)
     with whole_folder(paths.embedded(run), paths.output_patterns(FILES)) as folder:
         if (text_ids := names.read(prepared)) is not None:
             names.write(folder, text_ids)
@@ -127,14 +126,6 @@ def _counts(*lost: pa.Table) -> str:
     splits = {*rows[0], *rows[1]}
     counts = {split: {"images": rows[0][split], "captions": rows[1][split]} for split in splits}
     return json.dumps(counts, sort_keys=True)
-
-
-def _inputs(trained: Trained, material: Material) -> np.ndarray | Pictures:
-    """What the image encoder reads."""
-    source = material.features
-    if not trained.tests_on_pixels:
-        return source.array
-    return Pictures.join(material.dataset, source, trained.config["backbone"], trained.device)
 
 
 def _identities(params: Params, name: str) -> identity.Inputs:
@@ -172,11 +163,10 @@ def _about_fragments(folder: Path, network: TrainedNetwork) -> dict[str, str]:
     return about | {"regions": str(regions), "dim": str(network.width)}
 
 
-def _transferred(
-    params: Params, node: TransferNode, trained: Trained, folder: Path
-) -> tuple[Material, dict[str, float]]:
+def _transferred(params: Params, name: str, trained: Trained, folder: Path) -> Material:
     """The features and the treated captions of the other data set, and the shares of unknown words
     by split. folder: for the captions."""
+    node = params.transfers[name]
     run_texts = trained.texts
     source, prepared = _features(params, node), paths.prepared(node.dataset)
     sentences = captions.CaptionColumn(prepared, "text")
@@ -185,6 +175,9 @@ def _transferred(
     corpus = Corpus(sentences, captions.CaptionColumn(prepared, "split"))
     shares = {split: run_texts.unknown_share(corpus.texts_of(split)) for split in sorted(set(corpus.splits))}
     unknown = {split: round(share, 6) for split, share in shares.items() if share is not None}
+    if unknown:
+        listed = ", ".join(f"{split} {share:.1%}" for split, share in unknown.items())
+        say(f"embed {name}: words that run '{node.run}' does not know: {listed}")
     about = {
         "run": node.run,
         "trained_on": params.runs[node.run].dataset,
@@ -192,7 +185,7 @@ def _transferred(
         "unknown_words": unknown,
     }
     footer = {embeddings.TRANSFER: json.dumps(about, sort_keys=True)}
-    return Material(node.dataset, source, treated, footer), unknown
+    return Material(node.dataset, source, treated, footer)
 
 
 def _features(params: Params, node: TransferNode) -> features.Features:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from vse_pipe.artifacts import model_files
-from vse_pipe.artifacts.pairs import write_rematching
 from vse_pipe.core import processes
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import DeadRun, PipelineError
@@ -180,7 +179,6 @@ def fit(
     if progress.epoch:
         scheme.load_state(progress.scheme)
         averages.load_state(progress.average)
-        _write(out, progress)
     if 0 < progress.epoch < params.epochs:
         say(f"train {name}: going on after epoch {progress.epoch} of {params.epochs}")
     for epoch in range(progress.epoch, params.epochs):
@@ -199,7 +197,6 @@ def fit(
         processes.require_same_on_all(weights, "weights")
         if processes.is_first():
             checkpoint.save(out, model, optimizer, progress, fingerprint)
-        _write(out, progress)
         rsum = f"validation rsum {row['val_rsum']:.1f}"
         say(f"train {name}: epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, {rsum}")
     return progress
@@ -244,16 +241,6 @@ def ending(scheme: Scheme, progress: Progress) -> dict:
         return {"epoch": last, "by": reason, "converged": False, "stuck": progress.stuck}
     settled = scheme.solved or converged(_selectable(scheme, progress), params.patience)
     return {"epoch": last, "by": reason, "converged": settled}
-
-
-def _write(out: Path, progress: Progress) -> None:
-    """Write history and records, also when a run goes on: it may have been killed between state and
-    files."""
-    if not processes.is_first():
-        return
-    model_files.write_history(out, progress.history)
-    if progress.records:
-        write_rematching(out, progress.records)
 
 
 @contextlib.contextmanager

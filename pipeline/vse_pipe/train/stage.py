@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from vse_pipe.artifacts import features, model_files, texts
+from vse_pipe.artifacts import features, model_files, pairs, texts
 from vse_pipe.core import devices, processes
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import resolve_device
@@ -112,7 +112,6 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     # After all checks, because it removes the state of a run with other inputs.
     building = checkpoint.begin(out, mark)
     processes.wait()
-    resumes = (building / checkpoint.STATE).is_file()
     if any(table.left_out):
         warn(
             f"train {name}: {table.left_out[0]} training pairs and {table.left_out[1]} validation "
@@ -128,9 +127,12 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     config |= {"backbone": network.described} if network else {}
     config |= {"wise": shares} if shares else {}
     words = table.train_pairs.texts.words
+    model_files.write_history(building, progress.history)
+    if progress.records:
+        pairs.write_rematching(building, progress.records)
     model_files.write(building, progress.best, words, config, progress.best_peer)
     checkpoint.finish(building, out, mark, identities)
-    paths.record_seconds(out, time.monotonic() - started, earlier=resumes)
+    paths.record_seconds(out, time.monotonic() - started)
     choice = "last" if scheme.keeps_last else "best"
     say(f"train {name}: {choice} epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     if not ended["converged"]:
