@@ -138,12 +138,12 @@ def _batch_norm(weights: Weights, at: str, rows: list[Vector], training: bool) -
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def regions(weights: Weights, features: list[Vector], normalised: bool = True) -> list[Vector]:
+def regions(weights: Weights, features: list[Vector]) -> list[Vector]:
     """Each region's vector: the linear layer's output over its length plus 1e-8."""
     found = []
     for region in features:
         vector = linear(weights, "fc", region)
-        length = math.sqrt(sum(x * x for x in vector)) + 1e-8 if normalised else 1.0
+        length = math.sqrt(sum(x * x for x in vector)) + 1e-8
         found.append([x / length for x in vector])
     return found
 

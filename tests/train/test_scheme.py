@@ -10,7 +10,6 @@ from torch.optim import lr_scheduler
 
 from tests.naive import losses as naive
 from tests.train.some import adam, member, some_model, some_pairs, some_scheme
-from vse_pipe.core.errors import PipelineError
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import LOSSES, TEXT_ENCODERS
 from vse_pipe.train.heads import OwnRate
@@ -108,10 +107,3 @@ def test_losses_of_all_pairs_are_those_of_the_plain_loops_without_dropout(reduct
         same = (owners[:, None] == owners[None, :]) if masked else np.eye(len(group), dtype=bool)
         expected = np.array(naive.hinge((images @ texts.T).tolist(), 0.3, reduction == "hardest", same.tolist()))
         np.testing.assert_allclose(losses[group], expected / (1 if reduction == "hardest" else len(group)), atol=1e-6)
-
-
-def test_losses_that_are_no_numbers_are_refused():
-    scheme = some_scheme(some_pairs(), "max", "l2rm", warm_up=0)
-    scheme.setting.model.img.fc.weight.data.fill_(torch.nan)
-    with pytest.raises(PipelineError, match=r"not finite; lower train\.lr"):
-        scheme.start(0)

@@ -19,7 +19,6 @@ from numpy import ndarray
 from torch import Tensor
 
 from vse_pipe.core.console import track, warn
-from vse_pipe.core.errors import PipelineError
 from vse_pipe.core.seeds import generator
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.ranking.fragments import Words
@@ -193,16 +192,13 @@ class Scheme:
         """The value of every training pair under ``judge``: a batch under ``model`` in evaluation
         mode to (pairs,) numbers.
 
-        A value depends on the other pairs of its batch, which follows from (seed, epoch). Raises
-        PipelineError for values that are not finite.
+        A value depends on the other pairs of its batch, which follows from (seed, epoch).
         """
         pairs, values = self.setting.pairs, np.empty(len(self.setting.pairs))
         work = groups(len(pairs), self.setting.train.batch_size, self.setting.seed, epoch)
         with contextlib.closing(pairs.batches(work, epoch if model.trains_on_pixels else None)) as reading:
             for batch in track(reading, len(work), "losses of pairs"):
                 values[batch.pairs] = judge(self.judged(model, batch)).cpu().numpy()
-        if not np.isfinite(values).all():
-            raise PipelineError("the losses of the training pairs are not finite; lower train.lr")
         return values
 
     def judged(self, model: DualEncoder, batch: Batch) -> Scored:

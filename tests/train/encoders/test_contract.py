@@ -19,7 +19,7 @@ POOLINGS = [{"pooling": pooling} for pooling in ("gpo", "mean", "max")]
 GRUS = [{"word_dim": 3, "projection": True, **options} for options in ({}, {"bidirectional": True}, *POOLINGS)]
 CASES = [
     *(("image", "linear", options) for options in ({}, {"no_imgnorm": True})),
-    *(("image", "regions", options) for options in ({}, {"no_imgnorm": True})),
+    ("image", "regions", {}),
     *((side, "residual", {"hidden": 5, "dropout": 0.0}) for side in ("image", "text")),
     *((side, "two_branch", norm) for side in ("image", "text") for norm in NORMS),
     *((side, "pooled", options) for side in ("image", "text") for options in POOLINGS),

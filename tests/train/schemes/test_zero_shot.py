@@ -160,7 +160,7 @@ def test_sides_of_two_pairs_are_refused_nothing_is_lost_and_there_is_nothing_to_
     texts = replace(params.texts["said"].method, params=params.texts["said"].method.params.model_copy(update=other))
     before = (paths.trained("zero") / model_files.CONFIG).read_bytes()
     extract_texts(replace(params, texts={"said": params.texts["said"].model_copy(update={"method": texts})}), "said")
-    with pytest.raises(InputError, match=r"features and texts are of two models .* or of two weights"):
+    with pytest.raises(InputError, match=r"features and texts are of two models or of two weights"):
         train(params, "zero", "cpu")
     assert (paths.trained("zero") / model_files.CONFIG).read_bytes() == before
     wanted = r"run 'zero' trains nothing \(scheme zero_shot\), so there is nothing to choose"

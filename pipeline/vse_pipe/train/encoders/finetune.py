@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from vse_pipe.core.errors import IntegrityError
 from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.train.encoders.options import ImageFinetuneOptions as Params
@@ -97,18 +96,10 @@ def network(name: str, source: FeatureSet, meta: dict, seed: int) -> PixelNetwor
 
 def restore_network(described: dict, folder: Path, options: Sequence[object] = ()) -> nn.Module:
     """The network with arbitrary weights, to be loaded from a model file; the original weights file
-    is not needed.
-
-    Raises IntegrityError when this version builds another network or transform than ``described``.
-    """
+    is not needed."""
     model, values = BACKBONES.options(described["name"]), dict(described["params"])
     if "weights" in model.model_fields:
         # The description has sizes, mean and std, which may come from the published weights.
         values |= {"weights": "random", "sha256": None, **described["transform"]}
     backbone = BACKBONES.load(described["name"]).build(model.model_validate(values), seed=0)
-    for key in ("network", "transform"):
-        if backbone.about[key] != described[key]:
-            raise IntegrityError(
-                f"the model's {key} is {described[key]}, this version builds {backbone.about[key]}; train the run again"
-            )
     return backbone.module

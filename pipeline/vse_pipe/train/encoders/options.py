@@ -139,8 +139,7 @@ class ImagePooledOptions(ImageHead):
 
 
 class ImageRegionsOptions(Strict):
-    no_imgnorm: bool = False
-    """leaves region vectors unnormalised"""
+    """No parameters."""
 
     # It gives (B, R, embed_size): for similarities of fragments, and for no other.
     traits: ClassVar = ImageEncoderTraits(reads="regions", regions=True)

@@ -15,8 +15,7 @@ class RegionsImageEncoder(Projection):
     """
 
     def forward(self, features: Float[Tensor, "images regions features"]) -> Float[Tensor, "images regions dim"]:
-        vectors = self.fc(features)
-        return vectors if self.params.no_imgnorm else l2norm_eps(vectors)
+        return l2norm_eps(self.fc(features))
 
 
 build_image = RegionsImageEncoder

@@ -25,10 +25,6 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     averaged. Neighbour adjusting with a bank, and the distance of local from global similarities,
     are not implemented.
     """
-    return _towards(batch, plan(batch, params.tau, params.iterations), params)
-
-
-def _towards(batch: Scored, plan: Float[Tensor, "pairs pairs"], params: Params) -> LossTerms:
     open_ = open_cells(batch)
     scores = batch.scores.masked_fill(~open_, 0)
     image_weight, text_weight = (
@@ -36,7 +32,8 @@ def _towards(batch: Scored, plan: Float[Tensor, "pairs pairs"], params: Params) 
     )
     texts, images = log_chances(batch, params.tau)
     central = -image_weight * texts.diagonal() - text_weight * images.diagonal()
-    target = params.beta * plan + (1 - params.beta) * torch.eye(len(plan), dtype=plan.dtype, device=plan.device)
+    even = plan(batch, params.tau, params.iterations)
+    target = params.beta * even + (1 - params.beta) * torch.eye(len(even), dtype=even.dtype, device=even.device)
     image_part = (target * texts.masked_fill(~open_, 0)).sum(dim=1)
     uniform = -image_part - (target.T * images.masked_fill(~open_.T, 0)).sum(dim=1)
     return LossTerms(central + params.uniform * uniform, "mean")

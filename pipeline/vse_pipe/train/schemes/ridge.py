@@ -4,10 +4,10 @@ of every table."""
 import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
-from scipy.linalg import LinAlgError, solve
+from scipy.linalg import solve
 
 from vse_pipe.core.console import say
-from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.errors import UsageError
 from vse_pipe.train.closed_form import ClosedForm, Moments
 from vse_pipe.train.scheme import Setting
 from vse_pipe.train.schemes.options import RidgeOptions as Params
@@ -52,7 +52,6 @@ def ridge_map(
 
     covariance: lower triangle, as in ``Moments``. images: number of its image columns. v: the mean
     variance of a source dimension, so that a strength does not depend on the scale of the features.
-    Raises InputError for a source that is singular in spite of the strength.
     """
     crossed = covariance[images:, :images]
     source, crossed = (
@@ -60,12 +59,7 @@ def ridge_map(
     )
     raised = np.tril(source)
     raised[np.diag_indices(len(raised))] += strength * np.trace(source) / len(source)
-    try:
-        return solve(raised, crossed, lower=True, assume_a="pos").T
-    except LinAlgError as error:
-        raise InputError(
-            f"ridge: the features of the training pairs are singular ({error}); raise scheme.ridge.strengths"
-        ) from error
+    return solve(raised, crossed, lower=True, assume_a="pos").T
 
 
 scheme = Ridge

@@ -55,12 +55,13 @@ def untrained(node: Run, name: str, out: Path, device: torch.device) -> None:
 def _require_a_pair(stored: Features, read: Texts, name: str) -> None:
     """Raises InputError unless both sides are of one pretrained pair; vectors of other origin
     are not checked."""
-    weights = [meta.get("weights") or {} for meta in (stored.meta, read.meta)]
-    networks = [
-        str(meta.get("network") or meta.get(kind)) for meta, kind in ((stored.meta, "backbone"), (read.meta, "method"))
-    ]
-    same = networks[0] == networks[1] and all(weights[0].get(key) == weights[1].get(key) for key in ("sha256", "seed"))
-    if "network" in read.meta and not same:
+    if "network" in read.meta and _network(read.meta) != _network(stored.meta):
         raise InputError(
-            f"train {name}: features and texts are of two models ({' and '.join(networks)}) or of two weights; give both the same model, weights and sha256"
+            f"train {name}: features and texts are of two models or of two weights; give both the same model, "
+            "weights and sha256"
         )
+
+
+def _network(meta: dict) -> tuple:
+    weights = meta.get("weights") or {}
+    return meta.get("network"), weights.get("sha256"), weights.get("seed")
