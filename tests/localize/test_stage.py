@@ -141,7 +141,7 @@ def test_what_cannot_be_localised_is_one_line_and_leaves_nothing(project) -> Non
     refused(InputError, "no picture of split 'test' has a phrase and a proposal; see the splits that data set 'boxes'")
     made.write_embedded("toy")
     pq.write_table(boxes.replace_schema_metadata(None), FOLDER / regions.NAME)
-    refused(InputError, "its footer does not say 'source', as if another program had written it; make it again")
+    refused(InputError, "its footer does not say 'source'; make it again")
     regions.write(FOLDER, boxes, str(regions.source(boxes)))
     table = regions.read_phrases(FOLDER)
     regions.write_phrases(FOLDER, table.filter(pc.not_equal(table["phrase_id"], table["phrase_id"][-1])))

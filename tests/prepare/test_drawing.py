@@ -52,7 +52,7 @@ def test_phrases_change_nothing_else_and_stand_in_their_captions(made, tmp_path)
     source = render(tmp_path, FEW.model_copy(update={"phrases": True}), seed=1)
     assert content(tmp_path) == content(folder)
     assert (source.images, source.captions) == (image_table, caption_table)
-    assert regions.phrase_problems(source.phrases) == []
+    assert regions.box_problems(source.phrases, "phrase_id") == []
     drawn, described = scenes(), {row["caption_id"]: row for row in caption_table.to_pylist()}
     for row in source.phrases.to_pylist():
         caption, figure = described[row["caption_id"]], drawn[row["image_id"] - 1].figures[row["chain"] - 1]

@@ -1,6 +1,5 @@
 """data/localize/<run>/: metrics.json and ranks.parquet (a row per mention of a phrase)."""
 
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -48,5 +47,5 @@ def source(ranks: pa.Table) -> Path:
     return Path(tables.footer(ranks)["source"])
 
 
-_RANKS = tables.Artefact(RANKS, SCHEMA, "phrase_id", partial(regions.box_problems, key="phrase_id"), "source")
+_RANKS = tables.Artefact(RANKS, SCHEMA, "phrase_id", required_key="source")
 read_ranks = _RANKS.read

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.core import tables, text
+from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.tables import field
 
@@ -88,20 +88,10 @@ class TextIds:
 
 
 def write(folder: Path, names: TextIds) -> None:
-    tables.write(folder / NAME, names.table, SCHEMA, {}, problems)
+    tables.write(folder / NAME, names.table, SCHEMA, {})
 
 
 def read(folder: Path) -> TextIds | None:
     """The names; None where ids are numbers."""
     path = folder / NAME
     return TextIds(tables.read(path, SCHEMA)) if path.is_file() else None
-
-
-def problems(table: pa.Table) -> list[str]:
-    messages = []
-    for key in KEYS:
-        part = table.filter(pc.equal(table["key"], key))
-        messages += [f"{key} {text}" for text in tables.repeated(part, "id")]
-        if part.num_rows and (wrong := text.objection(part["name"].combine_chunks())):
-            messages.append(f"{key} {wrong[1]}")
-    return messages

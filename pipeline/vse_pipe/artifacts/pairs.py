@@ -22,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from vse_pipe.core import arrays, tables
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
@@ -52,33 +51,13 @@ WEIGHTED_SCHEMA = tables.schema(
 )
 
 
-def problems(table: pa.Table) -> list[str]:
-    is_known, outside = pc.is_valid(table["mismatched"]), pc.not_equal(table["split"], "train")
-    differs = pc.not_equal(table["image_id"], table["true_image_id"])
-    # A comparison with null is null, and `any` passes over it.
-    wrong = {
-        "columns mismatched and true_image_id must be null together": pc.xor(
-            is_known, pc.is_valid(table["true_image_id"])
-        ),
-        "column mismatched contradicts the two image columns": pc.not_equal(differs, table["mismatched"]),
-        "a pair outside the train split is mismatched": pc.and_(outside, table["mismatched"]),
-        "the truth about a pair outside the train split is unknown": pc.and_(outside, pc.invert(is_known)),
-    }
-    if WEIGHT in table.schema.names:
-        weight = pc.fill_null(table[WEIGHT], np.nan)
-        is_share = pc.and_(pc.greater_equal(weight, 0), pc.less_equal(weight, 1))
-        wrong["column weight is not a number from 0 to 1 everywhere"] = pc.invert(is_share)
-        wrong["a pair outside the train split has another weight than 1"] = pc.and_(outside, pc.not_equal(weight, 1))
-    return [message for message, rows in wrong.items() if pc.any(rows).as_py()]
-
-
-read = tables.Artefact(NAME, SCHEMA, "caption_id", problems).read
+read = tables.Artefact(NAME, SCHEMA).read
 
 
 def write(folder: Path, table: pa.Table, metadata: dict[str, str] | None = None) -> None:
-    """With columns ``weight`` and ``kept``, if any. Raises InputError with all problems."""
+    """With columns ``weight`` and ``kept``, if any. Raises InputError for repeated ids."""
     schema = WEIGHTED_SCHEMA if WEIGHT in table.schema.names else SCHEMA
-    tables.Artefact(NAME, schema, "caption_id", problems).write(folder, table, metadata)
+    tables.Artefact(NAME, schema, "caption_id").write(folder, table, metadata)
 
 
 def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) -> np.ndarray:

@@ -66,14 +66,7 @@ def phrase_key(table: pa.Table) -> pa.Array:
     return pc.utf8_lower(table["text"].combine_chunks())
 
 
-def phrase_problems(table: pa.Table) -> list[str]:
-    messages = box_problems(table, "phrase_id")
-    empty = table.filter(pc.equal(pc.utf8_length(table["text"]), 0))
-    messages += [f"phrase_id {value}: the phrase is empty" for value in empty["phrase_id"][:3].to_pylist()]
-    return messages if table.num_rows else ["no phrases"]
-
-
-_PHRASES = tables.Artefact(PHRASES, PHRASES_SCHEMA, "phrase_id", phrase_problems)
+_PHRASES = tables.Artefact(PHRASES, PHRASES_SCHEMA, "phrase_id", partial(box_problems, key="phrase_id"))
 write_phrases, read_phrases = _PHRASES.write, _PHRASES.read
 
 

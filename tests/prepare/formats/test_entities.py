@@ -60,7 +60,7 @@ def test_phrases_have_the_box_around_all_of_their_chain(tmp_path):
         (3, 1, 11, 1, 0, "They", "people", 1, 0, 7, 2, "train"),
         (4, 2, 22, 7, 2, "dog", "animals", 0, 0, 7, 5, "test"),
     ]
-    assert regions.phrase_problems(source.phrases) == []
+    assert regions.box_problems(source.phrases, "phrase_id") == []
 
 
 def test_the_stage_writes_them_and_says_what_has_no_box(folder, capsys):
