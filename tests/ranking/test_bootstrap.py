@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.ranking import ranked
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import intervals as interval_module
-from vse_pipe.ranking.intervals import HUBNESS, Figures, centred, holm, intervals, p_value, sample
+from vse_pipe.ranking.intervals import HUBNESS, Figures, centred, holm, intervals, sample
 
 
 def _with(table: pa.Table, **columns) -> pa.Table:
@@ -118,14 +118,6 @@ def test_an_item_that_is_not_listed_is_refused():
     message = "column 'top' names items that occurrence.parquet"
     with pytest.raises(InputError, match=message):
         intervals(ranks, some, 10, 1)
-
-
-@pytest.mark.parametrize(
-    ("differences", "expected"),
-    [([1.0] * 99, 0.02), ([-1.0] * 99, 0.02), ([0.0] * 99, 1.0), ([1.0] * 97 + [-1.0, 0.0], 0.06), ([1.0, -1.0], 1.0)],
-)
-def test_p_value(differences, expected):
-    assert p_value(np.array(differences)) == pytest.approx(expected)
 
 
 @settings(max_examples=30)

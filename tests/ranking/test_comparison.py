@@ -14,7 +14,7 @@ from tests.tools.compared import evaluation, of_tables
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import comparison
 from vse_pipe.ranking.comparison import Compared, Method, Repetitions, difference_spread, figure_spread, spreads
-from vse_pipe.ranking.intervals import HUBNESS, Figures, sample
+from vse_pipe.ranking.intervals import Figures, sample
 
 
 def compare(a: Compared, b: Compared, *rest: int) -> comparison.Comparison:
@@ -57,7 +57,7 @@ def test_a_better_model_is_seen_and_the_pairing_narrows_it():
     rows = _rows(compare(of_tables("a", ranks, occurrence), of_tables("b", better, occurrence), 400, 1))
     row = rows["text_to_image", "r@1"]
     assert 0 < row.interval[0] < row.difference < row.interval[1]
-    assert row.p == pytest.approx(2 / 401)
+    assert row.p < 2 / 401
     unpaired = 2 * 1.96 * 100 * np.sqrt(2 * 0.25 / 600)
     assert row.interval[1] - row.interval[0] < unpaired / 2
     assert rows["text_to_image", "r@5"].interval == [0.0, 0.0]
@@ -67,15 +67,7 @@ def test_a_better_model_is_seen_and_the_pairing_narrows_it():
 def test_an_evaluation_does_not_differ_from_itself():
     one = evaluation()
     for row in compare(one, one, 50, 1).rows:
-        p = None if row.address[-1].startswith(HUBNESS) else 1.0
-        assert (row.difference, row.interval, row.p) == (0.0, [0.0, 0.0], p), row.address
-
-
-def test_hubness_of_single_models_has_an_interval_around_the_difference_and_no_p():
-    for address, row in _rows(compare(*_two(), 99, 1)).items():
-        if address[-1].startswith(HUBNESS):
-            assert row.interval[0] <= row.difference <= row.interval[1], address
-            assert (row.p, row.significant) == (None, False)
+        assert (row.difference, row.interval, row.p) == (0.0, [0.0, 0.0], 1.0), row.address
 
 
 def test_a_skewness_that_is_undefined_is_not_compared():

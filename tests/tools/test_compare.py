@@ -102,9 +102,9 @@ def test_json_has_every_criterion_of_both_in_the_order_of_the_grid(run):
     row = one["image_to_text"]["r@1"]
     assert row["difference"] == pytest.approx(row["b"] - row["a"], abs=2e-6)
     assert row["interval"][0] < row["difference"] < row["interval"][1]
-    assert row["p"] == pytest.approx(2 / 61, abs=1e-6)
+    assert 0 <= row["p"] < 2 / 61
     assert set(one["rsum"]) == {"a", "b", "difference", "interval", "p"}
-    assert set(one["hs_sum"]) == {"a", "b", "difference", "interval"}
+    assert set(one["hs_sum"]) == set(one["rsum"])
     # The same call gives the same bytes, another seed others.
     same = ("compare", "sum", "hal", "--json", "--inference", "nns", "--resamples", "60", "--seed")
     first, again, other = (run(*same, seed)[1] for seed in "112")
@@ -151,7 +151,7 @@ def test_max_drop(run):
     status, out, err = run("compare", "hal", "sum", "--max-drop", "1.5", "--resamples", "60")
     assert status == 1
     assert "A: hal (nns), B: sum (nns)" in out, "the figures are shown all the same"
-    assert re.search(r"error: nns: rsum fell by \d+\.\d\d \(.*, p = 0\.033\); allowed is 1.5$", err, re.M)
+    assert re.search(r"error: nns: rsum fell by \d+\.\d\d \(.*, p = 0\.0\d\d\); allowed is 1.5$", err, re.M)
     assert re.search("^error: csls: image_to_text r@1 fell", err, re.M)
     assert not re.search("skew|hub", err)
     assert run("compare", "hal", "sum", "--max-drop", "600", "--resamples", "60")[0] == 0

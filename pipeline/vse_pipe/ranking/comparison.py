@@ -14,14 +14,10 @@ from jaxtyping import Float
 from vse_pipe.artifacts import evaluation
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.intervals import (
-    HUBNESS,
     Address,
     Figures,
     Sample,
-    centred,
     holm,
-    interval,
-    p_value,
     sample,
 )
 
@@ -137,21 +133,6 @@ class Spread:
         return float(2 * stdtr(min(self.freedom, 1e9), -abs(self.mean - null) / self.error))
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """The interval and p-value of a difference of two single models under draws of images. Hubness
-    has no p-value: draws shift it (``intervals``), so equal models would differ."""
-
-    draws: Float[np.ndarray, " draws"]
-    is_tested: bool = True
-
-    def interval(self, level: float = 0.95) -> list[float]:
-        return interval(self.draws, level)
-
-    def p_value(self, null: float = 0.0) -> float | None:
-        return p_value(self.draws - null) if self.is_tested else None
-
-
 def figure_spread(method: Repetitions) -> Spread:
     """The spread of a method's figure, or of a difference paired by seed."""
     return _spread(float(method.values.mean()), [method], method.images)
@@ -205,7 +186,7 @@ class Difference:
     address: Address
     a_values: Float[np.ndarray, " seeds_a"]
     b_values: Float[np.ndarray, " seeds_b"]
-    doubt: Spread | Drawn | None
+    doubt: Spread | None
     holm: float | None = None
 
     @property
@@ -233,7 +214,7 @@ class Difference:
 
     @cached_property
     def p(self) -> float | None:
-        """None for what the tables do not define and for hubness of single models."""
+        """None for what the tables do not define."""
         return None if self.doubt is None else self.doubt.p_value()
 
     @property
@@ -279,20 +260,14 @@ def compare(a: Method, b: Method, resamples: int, seed: int) -> Comparison:
     rows = []
     for address in (address for address in ADDRESSES if all(address in estimate for estimate in estimates)):
         a_values, b_values = np.split(np.array([estimate[address] for estimate in estimates]), [len(a)])
-        doubt: Spread | Drawn | None = None
+        doubt: Spread | None = None
         if all(address in draws for draws in samples):
             left = _repetitions(address, estimates[: len(a)], samples[: len(a)])
             right = _repetitions(address, estimates[len(a) :], samples[len(a) :])
-            doubt = _doubt(address, left, right, comparison.is_paired)
+            is_paired = comparison.is_paired or len(a) == len(b) == 1
+            doubt = figure_spread(right - left) if is_paired else difference_spread(left, right)
         rows.append(Difference(address, a_values, b_values, doubt))
     return replace(comparison, images=sum(figures[0].images().values()), rows=rows)
-
-
-def _doubt(address: Address, a: Repetitions, b: Repetitions, is_paired: bool) -> Spread | Drawn:
-    if len(a) == len(b) == 1:
-        moved = centred(address, b.draws[0] - a.draws[0], b.values[0] - a.values[0])
-        return Drawn(moved, is_tested=not address[-1].startswith(HUBNESS))
-    return figure_spread(b - a) if is_paired else difference_spread(a, b)
 
 
 def corrected(comparisons: list[Comparison]) -> list[Comparison]:

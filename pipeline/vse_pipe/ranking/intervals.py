@@ -9,8 +9,7 @@ repeats some queries and lacks others, so its N_k vary twice as much as under a 
 and its figures are shifted beyond their spread. Percentile and basic intervals cover the expected
 figure of a new set in 0% to 98% of simulations (200 to 1,000 images, k = 1 and 10), anti-hubs
 never. The spread of the draws is about right, so the draws of hubness are moved to have their
-median at the estimate: 93% to 98% (skewness), 96% to 98% (largest hub), 82% to 100% (the others).
-The difference of two models has such an interval and no p-value."""
+median at the estimate: 93% to 98% (skewness), 96% to 98% (largest hub), 82% to 100% (the others)."""
 
 import itertools
 from collections.abc import Sequence
@@ -258,17 +257,6 @@ def centred(address: Address, draws: Draws, estimate: float) -> Draws:
 def interval(draws: Draws, level: float = 0.95) -> list[float]:
     """[low, high], the equal-tailed percentiles that hold ``level`` of the draws."""
     return np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]).tolist()
-
-
-def p_value(differences: Draws) -> float:
-    """Two-sided: min(1, 2 (1 + the smaller number of draws <= 0 and draws >= 0) / (1 + draws)),
-    never 0.
-
-    It is twice the tail that the percentile interval leaves beyond a difference of 0, so the two
-    agree. Counting the observed difference as one more draw keeps it valid (Davison and Hinkley,
-    1997, section 4.2)."""
-    beyond = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
-    return min(1.0, 2.0 * (1 + beyond) / (1 + len(differences)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

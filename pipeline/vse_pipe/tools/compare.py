@@ -29,7 +29,7 @@ from vse_pipe.tools.revisions import Place
 if TYPE_CHECKING:
     from rich.console import JustifyMethod
 
-# With fewer resamples no p-value can be significant.
+# Fewer resamples say little about the variance of a figure.
 FEWEST_RESAMPLES = 40
 _WATCHED = ("r@1", "r@5", "r@10", "mrr", "map", "map@r", "r_precision", "ndcg@10", "rsum")
 
