@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ranking import ranked
-from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import intervals as interval_module
 from vse_pipe.ranking.intervals import HUBNESS, Figures, centred, holm, intervals, sample
 
@@ -110,14 +109,6 @@ def test_draws_without_any_query_are_left_out():
     (draws,) = sample([Figures.from_tables(kept, occurrence)], 400, 1)
     assert 260 < len(draws["text_to_image", "r@1"]) < 340
     assert all(np.isfinite(values).all() for values in draws.values())
-
-
-def test_an_item_that_is_not_listed_is_refused():
-    ranks, occurrence = ranked.tables()
-    some = occurrence.filter(pc.field("item_id") != occurrence["item_id"][0])
-    message = "column 'top' names items that occurrence.parquet"
-    with pytest.raises(InputError, match=message):
-        intervals(ranks, some, 10, 1)
 
 
 @settings(max_examples=30)

@@ -52,12 +52,6 @@ def test_fused_scores_are_those_of_a_loop_over_queries_both_ways(memory):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_too_little_memory_for_a_strip_is_said():
-    side = Several((torch.randn(4000, 2), torch.randn(4000, 2)))
-    with pytest.raises(UsageError, match=r"evaluate\.memory: 1 MiB is too little to rank 4000 against 4000"):
-        Scores.from_sides(side, side, Fused([product, product]), memory=1)
-
-
 def order(row: np.ndarray) -> list[int]:
     return sorted(range(len(row)), key=lambda item: (-row[item], item))
 

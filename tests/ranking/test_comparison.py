@@ -225,17 +225,6 @@ def test_without_chance_in_the_images_it_is_the_t_test():
     assert (of_two.p_value(), of_two.freedom) == (pytest.approx(welch.pvalue), pytest.approx(welch.df))
 
 
-def test_equal_seeds_leave_the_images_and_a_normal_quantile_and_no_chance_at_all_is_a_point():
-    draws = np.random.default_rng(0).normal(5, 2, 4000)
-    found = figure_spread(Repetitions(np.full(3, 5.0), np.stack([draws] * 3)))
-    assert (found.error, found.freedom) == (pytest.approx(draws.std(ddof=1)), np.inf)
-    assert found.interval()[1] - 5 == pytest.approx(1.96 * found.error, rel=1e-4)
-    same, other = (Repetitions(np.full(3, value), np.full((3, 9), value)) for value in (50.0, 51.0))
-    for one, value, p in ((same, 0.0, 1.0), (other, 1.0, 0.0)):
-        found = figure_spread(one - same)
-        assert (found.interval(), found.p_value()) == ([value, value], p)
-
-
 def test_all_figures_of_a_method_by_address():
     evaluations = [Figures.from_tables(*ranked.tables(30, seed=seed)) for seed in range(3)]
     found, samples = spreads(evaluations, 50, 7), sample(evaluations, 50, 7)

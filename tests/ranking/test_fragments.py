@@ -6,7 +6,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vse_pipe.ranking import alignment
 from vse_pipe.ranking import scores as score_module
 from vse_pipe.ranking.fragments import Several, Words, plain, pooled, same, take
 from vse_pipe.ranking.scores import Scores, score_matrix
@@ -133,24 +132,3 @@ def test_scores_beyond_the_memory_lie_in_a_file_and_are_the_same(memory, tiles, 
     torch.testing.assert_close(matrix, _score(images, texts))
     assert len(maps) == memory
     assert not list(tmp_path.iterdir()), "the file has no name that could be left behind"
-
-
-def words(lengths: list[int]) -> Words:
-    return Words(torch.arange(float(sum(lengths)))[:, None], torch.tensor(lengths))
-
-
-@pytest.mark.parametrize("portion", [1, 8, 10, 1000])
-def test_each_caption_comes_once_whole_and_within_the_limit(portion, monkeypatch):
-    monkeypatch.setattr(alignment, "PORTION", 3 * portion)
-    seen = []
-
-    def part(given):
-        assert len(given.vectors) <= portion or sum(count for count, _ in given.shapes) == 1
-        found = [piece[:, :, 0] for piece in given.chunks(given.vectors, 0)]
-        seen.extend(row.tolist() for piece in found for row in piece)
-        return (torch.cat([piece[:, 0] for piece in found]),)
-
-    given = words([5, 2, 9, 2, 5, 1, 2, 2])
-    (firsts,) = alignment.over_captions(part, given, rows=3, saved=1)
-    assert firsts.tolist() == given.starts[:-1].tolist()
-    assert sorted(seen) == [part.flatten().tolist() for part in given.vectors.split(given.lengths.tolist())]

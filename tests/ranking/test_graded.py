@@ -113,27 +113,6 @@ def test_plausible_against_loops(ties):
             assert (wanted is None) == math.isnan(found[query, most])
 
 
-# Positions of one query.
-places = st.sets(st.integers(0, 30).map(float), min_size=1, max_size=25).map(sorted)
-queries = st.lists(places, min_size=1, max_size=6)
-MEASURES = {
-    "ap": naive.average_precision,
-    "ap_at_r": naive.average_precision_at_r,
-    "r_precision": naive.r_precision,
-}
-
-
-def flat(lists: list[list[float]]) -> tuple[np.ndarray, np.ndarray]:
-    return np.concatenate(lists).astype(float), np.cumsum([0, *[len(own) for own in lists]])
-
-
-@given(queries, st.sampled_from([1, 5, 10]))
-def test_measures_of_positions_against_loops(lists, k):
-    measures = graded.measures(*flat(lists), (k,))
-    for name, loop in {**MEASURES, f"ndcg_{k}": lambda own: naive.ndcg(own, k)}.items():
-        np.testing.assert_allclose(measures[name], [loop(own) for own in lists], rtol=1e-12)
-
-
 few_values = matrices(elements=st.integers(0, 3).map(float))
 
 
@@ -159,19 +138,6 @@ def test_listed_against_loops(ties, dtype):
         assert found(scores, correct, ties, dtype) == expected
 
     check()
-
-
-@given(few_values, st.data(), st.sampled_from(POLICIES))
-def test_the_first_is_the_rank_of_the_best_and_none_is_held_twice(scores, data, ties):
-    correct = data.draw(truths(scores))
-    truth = listed([np.array(items) for items in correct], scores.shape[1])
-    places = np.array(found(scores, correct, ties))
-    best = [naive.best_rank(row, set(items), ties) for row, items in zip(scores.tolist(), correct, strict=True)]
-    assert places[truth.starts[:-1]].tolist() == best
-    for own in np.split(places, truth.starts[1:-1]):
-        assert (np.diff(own) >= 1).all()
-        assert (own >= np.arange(len(own))).all()
-        assert own[-1] <= scores.shape[1] - 1
 
 
 def test_the_block_may_start_anywhere_and_a_query_may_have_no_correct_item():

@@ -106,20 +106,6 @@ def test_without_ties_over_several_strips(mode, shape):
         assert pairs(rgm, scores, setting, mode=mode) == naive.greedy(scores.tolist(), setting.k, setting.lam, mode)
 
 
-@pytest.mark.parametrize(
-    ("setting", "shape", "mode", "expected"),
-    [
-        (Allowance(1, 2.5), (4, 4), "rows", 2),  # half to even
-        (Allowance(1, 3.5), (4, 4), "rows", 4),
-        (Allowance(5, 1.25), (10, 50), "rows", 6),
-        (Allowance(1, 1.0), (50, 10), "rows", 5),
-        (Allowance(1, 1.0), (50, 10), "literal", 1),
-    ],
-)
-def test_quotas(setting, shape, mode, expected):
-    assert setting.quota(*shape, mode) == expected
-
-
 @st.composite
 def cases(draw):
     """Few different scores, so that there are ties of every kind: scores, the right columns of each query, K and lambda."""

@@ -62,22 +62,12 @@ def _wider(side: Side) -> Side:
             "captions.parquet: model_sha256 is '111.*images.parquet is '000",
         ),
         (lambda both: (both[0], _wider(both[1])), "captions.parquet: width is 9, that of .*images.parquet is 8"),
-        (
-            lambda both: _but(both, similarity="cosin"),
-            "images.parquet: its footer names 'cosin', no similarity of vectors",
-        ),
-        (
-            lambda both: _but(both, similarity_params='{"power": 2}'),
-            "images.parquet: similarity_params do not fit 'cosine'",
-        ),
     ],
-    ids=["other model", "widths", "similarity", "options"],
+    ids=["other model", "widths"],
 )
 def test_embeddings_that_do_not_belong_together_are_refused(folder, spoilt, message):
     def use():
-        embedded = read(folder, *spoilt(sides({"test": 9, "val": 3})))
-        embedded.split("test", CPU)
-        embedded.similarity()
+        read(folder, *spoilt(sides({"test": 9, "val": 3})))
 
     with pytest.raises(InputError, match=message):
         use()

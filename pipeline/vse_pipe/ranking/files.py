@@ -112,7 +112,7 @@ def _npy(path: Path, key: str) -> Content:
 
 
 def _safetensors(path: Path, key: str) -> Content:
-    """The only tensor of the file, or that named embedding, image or caption (plural too)."""
+    """The only tensor of the file, or that named embedding, image or caption."""
     import torch
     from safetensors import safe_open
 
@@ -120,13 +120,12 @@ def _safetensors(path: Path, key: str) -> Content:
     memory.reserve(str(path), path.stat().st_size)
     with damaged(path, "not a whole file of safetensors"), safe_open(path, framework="pt") as file:
         names = list(file.keys())
-        candidates = [name for name in ("embedding", "embeddings", side, f"{side}s") if name in names] or names
-        if len(candidates) != 1 and candidates == names:
+        known = [name for name in names if name in ("embedding", side) or len(names) == 1]
+        if not known:
             raise InputError(f"{path}: holds {', '.join(names) or 'no tensor'}; expected one, or embedding or {side}")
-        tensor = file.get_tensor(candidates[0])
+        tensor = file.get_tensor(known[0])
     array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-    where = f"{path}: tensor '{candidates[0]}'"
-    return Content(_matrix(where, array))
+    return Content(_matrix(f"{path}: tensor '{known[0]}'", array))
 
 
 LOADERS: dict[str, Callable[[Path, str], Content]] = {

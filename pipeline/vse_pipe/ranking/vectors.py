@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
-from pydantic import ValidationError
 
 from vse_pipe.artifacts import embeddings, identity, names
 from vse_pipe.artifacts.embeddings import FragmentSide, Side
@@ -251,29 +250,16 @@ class Vectors:
         return model.eval().requires_grad_(False).to(device or torch.device("cpu"))
 
     def member(self) -> Member:
-        """The similarity named in the footer. Raises InputError for one that does not compare what
-        the files hold, and for options that do not fit it."""
-        about, is_fragments = self.images.about, isinstance(self.images, FragmentSide)
-        name = about.get("similarity", "")
-        if name not in SIMILARITIES.names() or SIMILARITIES.traits(name).fragments != is_fragments:
-            kind = "fragments" if is_fragments else "vectors"
-            raise InputError(
-                f"{self.where[0]}: its footer names '{name}', no similarity of {kind}; embed the run again"
-            )
-        try:
-            options = SIMILARITIES.options(name).model_validate_json(about.get("similarity_params", "{}"))
-        except ValidationError as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"{self.where[0]}: similarity_params do not fit '{name}' ({reason})") from error
-        return Member(name, options)
+        """The similarity named in the footer. Raises UsageError for an unknown one."""
+        about = self.images.about
+        options = SIMILARITIES.options(about.get("similarity", ""))
+        return Member(about["similarity"], options.model_validate_json(about.get("similarity_params", "{}")))
 
     def _regions(self, part: Side, device: torch.device) -> Sides:
         if part.lengths is None:
             return torch.from_numpy(part.vectors).to(device)
-        regions = self.images.about.get("regions", "")
-        if (part.lengths.astype(str) != regions).any():
-            raise InputError(f"{self.where[0]}: images have other than '{regions}' regions; embed the run again")
-        return torch.from_numpy(part.vectors).to(device).unflatten(0, (-1, int(regions)))
+        regions = int(self.images.about["regions"])
+        return torch.from_numpy(part.vectors).to(device).unflatten(0, (-1, regions))
 
 
 def _words(part: Side, device: torch.device) -> Sides:
