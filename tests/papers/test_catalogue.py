@@ -58,8 +58,8 @@ ROWS = ("blocks", 0, "rows")
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (changed("titel", to="x"), r"paper\.yaml titel: Extra inputs"),
-        (changed(*ROWS, 0, "published", to=[1.0]), "row 1.1: 1 figures for the 2 columns of table 1"),
+        (changed("titel", to="x"), r"paper\.yaml titel: unknown key"),
+        (changed(*ROWS, 0, "published", to=["much"]), r"paper\.yaml blocks\.0\.rows\.0\.published\.0"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_address(tmp_path, content, message):
@@ -81,7 +81,10 @@ def test_the_names_in_a_packaged_paper_are_there(name):
     assert used <= {*shared.settings, *paper.settings}
     assert {row.assumed for row in rows} <= {"", *paper.remarks}
     assert {row.trains for row in rows} <= {None, *ids}
-    assert [row.id for row in rows if not (row.quoted or row.trains or row.settings)] == []
+    # A row has settings, is quoted from elsewhere, or ranks the model of another row.
+    origins = {row.id: (row.quoted, row.trains is not None, bool(row.settings)) for row in rows}
+    assert [name for name, kinds in origins.items() if sum(kinds) != 1] == []
+    assert all(len(row.published) == len(block.columns) for block in paper.blocks for row in block.rows)
 
 
 def test_the_citation_names_the_papers_and_authors_of_the_package():

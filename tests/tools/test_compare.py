@@ -173,7 +173,6 @@ WRONG = [
         2,
         "--max-drop 1.0: expected 0 or more points, and --resamples 40 or more",
     ),
-    (("sum", "hal", "hal"), 2, "RUN_B hal is given twice"),
 ]
 
 

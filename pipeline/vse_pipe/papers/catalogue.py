@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints
 
-from vse_pipe.core.errors import ParamsError, UsageError, missing, unknown
+from vse_pipe.core.errors import UsageError, missing, unknown
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.load import validated
 
 Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
 _ImageFigure = Literal["i2t.r1", "i2t.r5", "i2t.r10", "i2t.medr", "i2t.meanr"]
@@ -74,14 +75,6 @@ class Row(Strict):
     note: str = ""
     printed_rsum_differs: float | None = None
 
-    @model_validator(mode="after")
-    def _one_origin(self) -> Self:
-        if self.quoted and (self.settings or self.trains or self.variants):
-            raise ValueError("a quoted row has neither settings nor variants, and trains nothing")
-        if self.trains and self.settings:
-            raise ValueError(f"the settings are those of row {self.trains}, which it trains")
-        return self
-
 
 class Block(Strict):
     """Rows of a printed table with the same settings. title: of the block; variants: of each row."""
@@ -94,14 +87,6 @@ class Block(Strict):
     settings: list[str] = Field(default_factory=list)
     variants: dict[Key, list[str]] = Field(default_factory=dict)
     rows: Annotated[list[Row], Field(min_length=1)]
-
-    @model_validator(mode="after")
-    def _a_figure_a_column(self) -> Self:
-        for row in self.rows:
-            if len(row.published) != len(self.columns):
-                columns = f"{len(self.columns)} columns of table {self.table}"
-                raise ValueError(f"row {row.id}: {len(row.published)} figures for the {columns}")
-        return self
 
 
 class Paper(Strict):
@@ -147,8 +132,6 @@ def merged(layers: Sequence[Settings]) -> Settings:
 def _on_top(below: dict, above: dict) -> dict:
     return {name: value for name, value in {**below, **above}.items() if value is not None}
 
-
-Model = TypeVar("Model", bound=BaseModel)
 
 FOLDER = Path(__file__).parent
 
@@ -245,13 +228,3 @@ def _entry(paper: str, content: Paper, row: Row, block: Block, variant: str | No
     settings = {**common().settings, **content.settings}
     base = Settings(dataset=its_block.dataset)
     return Entry(paper, name, row, block, merged([base, *(settings[name] for name in chosen)]))
-
-
-def validated(model: type[Model], content: dict, name: str) -> Model:
-    """Raises ParamsError with the address of each problem after ``name``."""
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        raise ParamsError(
-            [f"{name} {'.'.join(map(str, issue['loc']))}: {issue['msg']}" for issue in error.errors()]
-        ) from error

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from vse_pipe.artifacts import identity, model_files
 from vse_pipe.core import console
 from vse_pipe.core.console import document, stdout
-from vse_pipe.core.errors import InputError, MissingResource, ParamsError, UsageError, missing, unknown
-from vse_pipe.core.strict import Strict, in_words
+from vse_pipe.core.errors import InputError, MissingResource, UsageError, missing, unknown
+from vse_pipe.core.strict import Strict
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.load import validated
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import ADDRESSES, FILES, SIGNIFICANT, Compared, Difference, Method, compare
 from vse_pipe.ranking.intervals import holm
@@ -88,11 +89,7 @@ def read(name: str, start: Path = Path()) -> ClaimsFile:
         if name not in PACKAGED:
             raise MissingResource(missing(f"{name}: no such file of claims", name, PACKAGED))
         path = PACKAGED[name]
-    try:
-        return ClaimsFile.model_validate(read_document(path))
-    except ValidationError as error:
-        problems = in_words(error)
-        raise ParamsError([f"{path.name} {'.'.join(map(str, place))}: {text}" for place, text in problems]) from error
+    return validated(ClaimsFile, read_document(path), path.name)
 
 
 HOLDS, FAILS, UNSURE, NONE = "holds", "does not hold", "cannot be told from these data", "no verdict"

@@ -198,9 +198,6 @@ def compare(
         past = None if base is None else revisions.past(run_a, start, params, base)
         a = revisions.find(run_a, start, params) if past is None else stack.enter_context(past)
         sides = [revisions.find(name, start, params) for name in runs_b or [run_a]]
-        names = [place.name for place in sides]
-        if duplicates := sorted({name for name in names if names.count(name) > 1}):
-            raise UsageError(f"RUN_B {', '.join(duplicates)} is given twice")
         pairs = [(a.read(first), b.read(second)) for b in sides for first, second in _chosen(a, b, inference, params)]
     if by or groups:
         if a.is_past:

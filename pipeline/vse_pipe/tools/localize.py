@@ -12,7 +12,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from vse_pipe.core.console import document, plain, say, warn
 from vse_pipe.core.console import line as console_line
-from vse_pipe.core.errors import InputError, UnreadableImage, UsageError
+from vse_pipe.core.errors import UnreadableImage, UsageError
 from vse_pipe.core.files import may_replace, whole_file
 from vse_pipe.localize import stage
 from vse_pipe.pictures import images
@@ -76,8 +76,6 @@ def find(params: Params, run: str, photo: Photo, phrases: Sequence[str], device:
     boxes = _proposed(params, params.runs[run].dataset, photo, device)
     regions = trained.boxes(photo.folder, [photo.item(box) for box in boxes])
     scores = trained.scores(regions, trained.captions(phrases))
-    if not scores.isfinite().all():
-        raise InputError("the model gives scores that are not finite for this photo")
     values, places = scores.max(dim=0)
     return [
         FoundBox(phrase, boxes[place], value, len(boxes), wording)

@@ -115,7 +115,7 @@ def test_malformed_overrides(tmp_path, text):
     ("content", "message"),
     [
         (b"", "expected a mapping of sections, got NoneType"),
-        (b"seed: \xff\n", "not UTF-8"),
+        (b"seed: \xff\n", "not valid YAML: 'utf-8'"),
         pytest.param(b"seed: " + b"{a: " * 5000, "not valid YAML", id="deep mappings"),
     ],
 )

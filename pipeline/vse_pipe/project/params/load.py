@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,6 +18,7 @@ from vse_pipe.project.params.nodes import NoiseNode, RunNode
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import INFERENCES, RUN_FAMILIES
 
+Model = TypeVar("Model", bound=BaseModel)
 # A check gives the problems of a file of the right form.
 Check = Callable[[schema.Root], Iterable[Problem]]
 
@@ -30,7 +31,7 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
     further: checks by higher rooms.
     """
     file = shown_as or path.name
-    root = _validated(schema.Root, with_overrides(read_document(path), overrides or [], file), file)
+    root = validated(schema.Root, with_overrides(read_document(path), overrides or [], file), file)
     _require(file, relations.references(root))
     for node in root.datasets.values():
         refuse_secrets(node.source)
@@ -47,7 +48,7 @@ def load_measuring(overrides: list[str]) -> tuple[schema.EvaluateParams, dict[st
     """Parameters of evaluate, of the criteria in ``overrides`` by name, and the seed, without
     params.yaml: the defaults changed by ``["evaluate.ties=optimistic"]``. Raises
     ParamsError with every problem."""
-    root = _validated(schema.Measuring, with_overrides({}, overrides, "the command line"), "--set")
+    root = validated(schema.Measuring, with_overrides({}, overrides, "the command line"), "--set")
     text = "names data sets, and vectors from files are of none; give the file alone"
     named = [(("evaluate", key), text) for key in root.evaluate.by_dataset]
     _require("--set", [*named, *relations.unnamed(root.evaluate)])
@@ -55,18 +56,23 @@ def load_measuring(overrides: list[str]) -> tuple[schema.EvaluateParams, dict[st
     return root.evaluate, options, root.seed
 
 
-def _validated(model: type[BaseModel], values: dict, file: str) -> Any:
+def validated(model: type[Model], values: dict, file: str) -> Model:
+    """The content of a file. Raises ParamsError with the address of each problem after its name."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        _require(file, in_words(error))
+        raise ParamsError(_lines(file, in_words(error))) from error
 
 
 def _require(file: str, problems: Iterable[Problem]) -> None:
     """Raises ParamsError unless there is no problem."""
-    lines = [f"{' '.join([file, *filter(None, ['.'.join(map(str, place))])])}: {text}" for place, text in problems]
-    if lines:
-        raise ParamsError(list(dict.fromkeys(lines)))
+    if lines := _lines(file, problems):
+        raise ParamsError(lines)
+
+
+def _lines(file: str, problems: Iterable[Problem]) -> list[str]:
+    addressed = [(" ".join([file, ".".join(map(str, place))]).strip(), text) for place, text in problems]
+    return list(dict.fromkeys(f"{address}: {text}" for address, text in addressed))
 
 
 def _params(root: schema.Root, runs: dict[str, Run]) -> Params:

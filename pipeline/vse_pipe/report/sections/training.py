@@ -11,7 +11,6 @@ from vse_pipe.artifacts import identity
 from vse_pipe.artifacts.audit import is_told
 from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.artifacts.images import DESCRIBED, SPLITS
-from vse_pipe.core.errors import InputError
 from vse_pipe.report import settings
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Audit, Group, PairAudit, Results, TrainedRun, best_epoch
@@ -135,10 +134,6 @@ def quartiles(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _audit_card(audit: Audit, number: int, previews: Previews) -> dict:
-    if number not in audit.pairs.index:
-        raise InputError(
-            f"audit of {audit.run}: caption_id {number} of the gallery is no row of pairs.parquet; run `vse-pipe audit --run {audit.run}` again"
-        )
     row = {"caption_id": number, **audit.pairs.loc[number].to_dict()}
     return {**row, **previews.pair(row)}
 
