@@ -44,6 +44,7 @@ def test_the_plan_is_that_of_the_plain_loops_at_the_same_stop(n, seed, mass, reg
 
 
 def test_nothing_moves_on_a_masked_diagonal_marginals_are_kept_and_no_gradient_passes():
+    assert partial_plan(_cost(20), mass=1.0, regularisation=0.05, tolerance=1e-10).sum() == pytest.approx(1.0)
     plan = partial_plan(_cost(20), mass=0.4, regularisation=0.05, tolerance=1e-10).double()
     assert (plan.diagonal() == 0).all()
     assert (plan >= 0).all()

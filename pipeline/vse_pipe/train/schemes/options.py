@@ -114,7 +114,7 @@ class L2rmOptions(Divided):
     """``infonce_rce`` is the authors' code"""
     temperature: PositiveFloat = 0.05
     """of InfoNCE and of the rematching"""
-    mass: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    mass: Annotated[float, Field(gt=0, le=1)] = 0.1
     """share of a mismatched batch that is transported"""
     regularisation: PositiveFloat = 0.01
     """of the transport"""
