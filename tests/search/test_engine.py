@@ -72,10 +72,10 @@ def test_a_caption_and_an_image_of_test_find_what_the_evaluation_ranked_for_them
         np.testing.assert_allclose([hit.score for hit in everything[:10]], theirs, atol=1e-4)
 
 
-BANKS = [(name, bank) for name in ("nnn", "dual_is", "sinkhorn", "is") for bank in ("test", "val")]
+BANKS = [(name, "val") for name in ("nnn", "dual_is", "sinkhorn", "is")]
 
 
-@pytest.mark.parametrize(("inference", "bank"), [*BANKS, ("nnn", "train"), ("is", "train")])
+@pytest.mark.parametrize(("inference", "bank"), [*BANKS, ("nnn", "train")])
 def test_every_criterion_of_one_number_an_item_ranks_as_the_evaluation(opened, project, inference, bank):
     changes = {"evaluate": {"bank": bank, **QUICK}}
     evaluate(artefacts.params(project, **changes), "sum", [inference], "cpu")
@@ -110,18 +110,11 @@ PHOTO = r"^a photo is (empty|no image in a known format)"
 PRECOMP = "features 'precomp' were computed elsewhere.*image:ID"
 REFUSED = [
     (lambda opened: opened().by_text(""), InputError, "the sentence is empty"),
-    (lambda opened: opened().by_text(" \n\t "), InputError, "the sentence is empty"),
     (lambda opened: opened().by_text("zorg blarg"), InputError, WORDS),
-    (lambda opened: opened().by_text("שלום עולם"), InputError, WORDS),
-    (lambda opened: opened().by_text("?!"), InputError, WORDS),
     (lambda opened: opened().by_image(b""), InputError, PHOTO),
-    (lambda opened: opened().by_image(b"<html>"), InputError, PHOTO),
-    (lambda opened: opened().by_image(b"\x89PNG\r\n\x1a\n" + b"\0" * 40), InputError, PHOTO),
     (lambda opened: opened("given").by_image(b""), UsageError, PRECOMP),
-    *[
-        (lambda opened, name=name: opened("sum", name), UsageError, CRITERIA)
-        for name in ("gm", "rgm", "is+rgm", "qb_norm", "mutual_proximity")
-    ],
+    (lambda opened: opened("sum", "gm"), UsageError, CRITERIA),
+    (lambda opened: opened("sum", "qb_norm"), UsageError, CRITERIA),
     (lambda opened: opened("summ"), UsageError, r"unknown run 'summ'; did you mean 'sum'\?"),
     (lambda opened: opened(split="tets"), UsageError, r"unknown split 'tets'; did you mean 'test'\?"),
     (
