@@ -1,7 +1,6 @@
 """The door's noise: equal to the stages, to plain loops and to the authors' index; what it refuses, in one line."""
 
 from contextlib import chdir
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 import torch
 
 from tests.api import refused
-from tests.evaluate.files import Files
 from tests.golden import Vectors
 from tests.naive import stages as naive
 from tests.naive import training
@@ -17,7 +15,6 @@ from tests.toy_project import PARAMS, load_params, ready, write_prepared
 from vse_pipe.api import noise
 from vse_pipe.artifacts import audit as audit_file
 from vse_pipe.artifacts import embeddings, images, pairs
-from vse_pipe.audit.data import audit_vectors
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths
@@ -172,7 +169,7 @@ def test_what_does_not_fit_is_said_in_one_line(wrong):
     refused(*WRONG[wrong])
 
 
-def test_doubts_are_those_of_the_command_and_find_swapped_captions(tmp_path):
+def test_doubts_find_swapped_captions():
     rng = np.random.default_rng(3)
     images = rng.normal(size=(300, 12)).astype(np.float32)
     owners = np.repeat(np.arange(300), 2)
@@ -183,12 +180,6 @@ def test_doubts_are_those_of_the_command_and_find_swapped_captions(tmp_path):
     assert np.isin(table.caption[:100], swapped).mean() > 0.95
     low, high = table.attrs["interval"]
     assert low < 0.2 < high
-    for name, array in (("images", images), ("captions", captions), ("owners", owners)):
-        np.save(tmp_path / f"{name}.npy", array)
-    files = Files(*(tmp_path / f"{name}.npy" for name in ("images", "captions")))
-    audit_vectors(replace(files, caption_images=tmp_path / "owners.npy").vectors(), out=tmp_path / "out")
-    stored = audit_file.read_doubts(tmp_path / "out").to_pandas()
-    assert np.array_equal(stored.set_index("caption_id").odds[table.caption], table.odds)
     # Of two models: nothing but the maps tells them apart.
     mapped = noise.doubts(images, captions @ rng.normal(size=(12, 9)), owners)
     assert "similarity_1" in table

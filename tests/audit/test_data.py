@@ -1,6 +1,5 @@
-"""The audit of a data set and of vectors in files: what it writes, and what it refuses."""
+"""The audit of a data set: what it writes, and what it refuses."""
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import chdir
@@ -13,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.command_line import caller, failure, json_document, output
-from tests.evaluate.files import Files
 from tests.sealed import sealed
 from tests.toy_project import PARAMS, kept, load_params, write_prepared
 from vse_pipe.artifacts import audit as artefact
@@ -244,71 +242,8 @@ def test_decisions_in_findings_are_not_overwritten(own):
     Path("decisions.csv").unlink()
 
 
-@pytest.fixture
-def files(tmp_path) -> Files:
-    """Vectors of 80 images and 160 captions with ids that are text; ten captions have the next image's vectors."""
-    rng = np.random.default_rng(0)
-    images = rng.standard_normal((80, 12)).astype("f4")
-    owners = np.repeat(np.arange(80), 2)
-    captions = (images[owners] + 0.3 * rng.standard_normal((160, 12))).astype("f4")
-    captions[:10] = np.roll(captions[:10], 4, axis=0)
-    np.save(tmp_path / "images.npy", images)
-    np.save(tmp_path / "captions.npy", captions)
-    (tmp_path / "images.txt").write_text("".join(f"photo {row}.jpg\n" for row in range(80)))
-    (tmp_path / "captions.txt").write_text("".join(f"a sentence {row}\n" for row in range(160)))
-    (tmp_path / "owners.txt").write_text("".join(f"photo {owner}.jpg\n" for owner in owners))
-    named = [tmp_path / f"{name}.txt" for name in ("images", "captions", "owners")]
-    return Files(tmp_path / "images.npy", tmp_path / "captions.npy", *named)
-
-
-def audited(files: Files, limit: int | None = None, out: Path | None = None) -> dict:
-    return data.audit_vectors(files.vectors(), limit, out)
-
-
-def test_vectors_in_files_with_ids_that_are_text(files, tmp_path):
-    out = tmp_path / "audited"
-    metrics = audited(files, 10, out)
-    assert {path.name for path in out.iterdir()} == set(artefact.DATA_FILES)
-    assert (metrics["pairs"], metrics["images"], metrics["truth"]) == (160, 80, "unknown")
-    assert any(name.startswith("similarity") for name in metrics["weights"])
-    rows = decisions.read(out / decisions.FINDINGS)
-    found = rows[rows["kind"] == "pair"]
-    assert {*found["caption"]} == {f"a sentence {row}" for row in range(10)}
-    assert found["file"].str.fullmatch(r"photo \d+\.jpg").all()
-    # Every caption was moved, and its own picture is found.
-    assert {row.caption: row.other_file for row in found.itertuples()} == {
-        f"a sentence {row}": f"photo {(row - 4) % 10 // 2}.jpg" for row in range(10)
-    }
-    assert len(artefact.read_doubts(out)) == 160
-    assert audited(files) == audited(files)
-
-
-def test_vectors_that_do_not_fit_are_one_line(files, tmp_path):
-    with pytest.raises(InputError, match="nothing says which caption belongs to which image; give --caption-images"):
-        audited(replace(files, caption_images=None))
-    np.save(tmp_path / "narrow.npy", np.ones((80, 5), "f4"))
-    with pytest.raises(InputError, match=r"width is 12, that of .* is 5; both must come from one model"):
-        audited(replace(files, images=tmp_path / "narrow.npy"))
-    (tmp_path / "strangers.txt").write_text("photo 0.jpg\n" * 158 + "photo 99.jpg\n" * 2)
-    with pytest.raises(InputError, match=r"1 images of captions are not in .*: image_id 'photo 99\.jpg'"):
-        audited(replace(files, caption_images=tmp_path / "strangers.txt"))
-    (tmp_path / "one.txt").write_text("photo 0.jpg\n" * 160)
-    with pytest.raises(InputError, match="79 images have no caption"):
-        audited(replace(files, caption_images=tmp_path / "one.txt"))
-
-
-def test_pictures_that_lie_once_for_each_caption_are_refused(files, tmp_path):
-    copies = np.repeat(np.load(files.images), 2, axis=0)
-    np.save(tmp_path / "copies.npy", copies)
-    np.save(tmp_path / "each.npy", np.arange(160))
-    repeated = Files(tmp_path / "copies.npy", files.captions, caption_images=tmp_path / "each.npy")
-    with pytest.raises(InputError, match=r"copies\.npy: 160 images have 80 different vectors"):
-        audited(repeated)
-
-
-def test_the_command_line(own, monkeypatch, capsys, files, tmp_path):
+def test_the_command_line(own, monkeypatch, capsys):
     run = caller(monkeypatch, capsys)
-    monkeypatch.chdir(Path.cwd())
     document = json_document(run, "audit", "--noise", "half", "--limit", 5, "--json")
     assert document == read_json(paths.audited_pairs("toy", "half") / "metrics.json")
     out, err = output(run, "audit", "--dataset", "toy", "--noise", "half")
@@ -325,9 +260,3 @@ def test_the_command_line(own, monkeypatch, capsys, files, tmp_path):
     assert "expected train, val or test" in failure(run, 2, "audit", "--dataset", "toy", "--split", "dev")
     for wrong in ((), ("--run", "sum", "--dataset", "toy"), ("--run", "sum", "--noise", "half")):
         assert "audit what?" in failure(run, 2, "audit", *wrong)
-    np.save(tmp_path / "places.npy", np.repeat(np.arange(80), 2))
-    told = ("--images", files.images, "--captions", files.captions, "--caption-images", tmp_path / "places.npy")
-    found = json.loads(output(run, "audit", *told, "--out", tmp_path / "out", "--json")[0])
-    assert found["pairs"] == 160
-    assert (tmp_path / "out" / decisions.FINDINGS).exists()
-    failure(run, 2, "audit", "--dataset", "toy", *told)

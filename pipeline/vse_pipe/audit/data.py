@@ -1,4 +1,4 @@
-"""audit --dataset, and of vectors in files: what is wrong, without a trained run."""
+"""audit --dataset: what is wrong, without a trained run."""
 
 import time
 from pathlib import Path
@@ -12,14 +12,13 @@ from vse_pipe.artifacts import captions, decisions, features, identity, images
 from vse_pipe.audit import defects, evidence, suspects
 from vse_pipe.audit.declaration import features_of, text_vectors_of
 from vse_pipe.audit.figures import figures
-from vse_pipe.audit.pairs import JudgedPairs, id_texts, of_dataset, of_vectors
+from vse_pipe.audit.pairs import JudgedPairs, of_dataset
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.vectors import Vectors
 
 
 def audit_data(
@@ -65,27 +64,6 @@ def audit_data(
             artefact.write_doubts(folder, table, rows, about | metrics)
     paths.record_seconds(out, time.monotonic() - started)
     console.say(f"audit {dataset}: {len(rows)} findings, {out / decisions.FINDINGS}")
-    return about | metrics
-
-
-def audit_vectors(vectors: Vectors, limit: int | None = None, out: Path | None = None, seed: int = 0) -> dict:
-    """The pairs that ``audit_data`` finds by the vectors of any model that gives images and captions one
-    space, such as CLIP.
-
-    out: folder for doubts.parquet, findings.csv and metrics.json; None: nothing is written. Ids
-    that are text are numbered in the order of the files, and ``file`` and ``caption`` of the
-    findings have them. Raises InputError where the vectors do not fit."""
-    if out is not None:
-        _require_undecided(out / decisions.FINDINGS)
-    judged = of_vectors(vectors, seed)
-    ids = judged.image_ids
-    image_table = pa.table({"image_id": ids, "file": id_texts(vectors, "image_id", ids), "sha256": [""] * len(ids)})
-    about = {"dataset": vectors.files[1].name, "noise": None}
-    table, rows, metrics = _audited(judged, image_table, pd.DataFrame(), limit)
-    if out is not None:
-        with whole_folder(out, artefact.DATA_FILES) as folder:
-            artefact.write_doubts(folder, table, rows, about | metrics)
-        console.say(f"audit: {len(rows)} findings, {out / decisions.FINDINGS}")
     return about | metrics
 
 

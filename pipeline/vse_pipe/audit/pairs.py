@@ -1,12 +1,10 @@
-"""The pairs of an audit without a run: vectors of a data set or of files."""
+"""The pairs of an audit without a run, as vectors of a data set."""
 
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from sklearn.decomposition import TruncatedSVD
@@ -18,8 +16,6 @@ from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.rows import require_distinct
-from vse_pipe.ranking.vectors import WHOLE, Vectors
 
 
 @dataclass(frozen=True)
@@ -40,31 +36,6 @@ class JudgedPairs:
         return self.image_ids[self.pool.owners]
 
 
-def _require_images(subject: str, count: int) -> None:
-    if count < FEWEST_IMAGES:
-        raise InputError(f"{subject} show {count} images; an audit compares {FEWEST_IMAGES} or more")
-
-
-def of_vectors(vectors: Vectors, seed: int) -> JudgedPairs:
-    """Raises as ``Vectors.split``, and InputError for equal vectors of different images."""
-    split = vectors.split(WHOLE, torch.device("cpu"))
-    assert isinstance(split.images, torch.Tensor)
-    assert isinstance(split.captions, torch.Tensor)
-    _require_images(f"{vectors.where[1]}: the captions", len(split.image_ids))
-    owners = pd.Index(split.image_ids).get_indexer(split.caption_images)
-    require_distinct(vectors.where[0], split.images, owners)
-    sides = split.images.numpy(), split.captions.numpy()
-    pool = PairPool.create(*sides, owners, joint=True, seed=seed)
-    texts = id_texts(vectors, "caption_id", split.caption_ids)
-    return JudgedPairs(pool, split.image_ids, split.caption_ids, texts)
-
-
-def id_texts(vectors: Vectors, key: str, ids: ndarray) -> pa.Array:
-    """Ids as text: those of the files, or the numbers."""
-    texts = None if vectors.names is None else vectors.names.texts(key, ids)
-    return pa.array(ids).cast(pa.string()) if texts is None else texts
-
-
 def of_dataset(
     params: Params,
     dataset: str,
@@ -81,7 +52,9 @@ def of_dataset(
     sentences = caption_table["text"].filter(pa.array(mask)).combine_chunks()
     caption_ids, shown = (rows[key].to_numpy()[mask] for key in ("caption_id", "image_id"))
     image_ids, owners = np.unique(shown, return_inverse=True)
-    _require_images(f"audit {dataset}: the pairs of split {split}", len(image_ids))
+    if len(image_ids) < FEWEST_IMAGES:
+        number = f"the pairs of split {split} show {len(image_ids)} images"
+        raise InputError(f"audit {dataset}: {number}; an audit compares {FEWEST_IMAGES} or more")
     pictures = array.array[array.rows_of(image_ids)].astype(np.float32)
     pictures = reduced(pictures.mean(axis=1) if pictures.ndim == 3 else pictures)
     words = word_vectors(sentences.to_pylist(), params.seed)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from vse_pipe.commands import _help, _project, vectors
+from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import AsJson, Device
 from vse_pipe.core.console import document, line, say, stdout, warn
 from vse_pipe.core.errors import UsageError
@@ -150,7 +150,6 @@ SuspectPairs = Annotated[
 ]
 AuditedPairs = Annotated[str | None, _help.option("pairs of a noise (default: as prepared)", "noises")]
 AuditedFeatures = Annotated[str | None, _help.option("features (default: the first of the data set)", "features")]
-AuditOut = Annotated[Path | None, Option(help="also write findings.csv, doubts.parquet and metrics.json")]
 
 
 def audit(
@@ -162,28 +161,16 @@ def audit(
     split: Annotated[str, Option(help="train, val or test")] = "train",
     device: Device = "auto",
     as_json: AsJson = False,
-    images: vectors.Images = None,
-    captions: vectors.Captions = None,
-    caption_images: vectors.CaptionImages = None,
-    out: AuditOut = None,
 ) -> None:
-    """Find pairs whose caption does not fit its picture, by a run, a data set or vectors in files.
+    """Find pairs whose caption does not fit its picture, by a run or a data set.
 
     Without a run, defects of pictures and captions, duplicates and leaks between splits are sought
     too, and findings.csv waits for decisions: `vse-pipe review --dataset D`.
     """
-    subject, kind = next(
-        ((name, kind) for name, kind in ((run, "run"), (dataset, "dataset")) if name), (noise, "noise")
-    )
     from vse_pipe.audit import data, figures
 
-    if (files := vectors.from_files(subject, images, captions, (caption_images, out), kind)) is not None:
-        from vse_pipe.ranking.vectors import Vectors
-
-        both = Vectors.of_files(*files, "cosine", caption_images=caption_images)
-        return figures.show(data.audit_vectors(both, limit, out and out.resolve()), as_json)
     if (run is None) == (dataset is None and noise is None):
-        raise UsageError("audit what? give --run, --dataset or --noise, or --images and --captions")
+        raise UsageError("audit what? give --run, or --dataset or --noise")
     params = _project.params()
     if run is None:
         if noise is not None:

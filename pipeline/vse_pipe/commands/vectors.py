@@ -139,15 +139,15 @@ def require_all(names: Iterable[str], measured: Container[str]) -> None:
 
 
 def from_files(
-    run: str | None, images: Path | None, captions: Path | None, file_options: Iterable, option: str = "run"
+    run: str | None, images: Path | None, captions: Path | None, file_options: Iterable
 ) -> tuple[Path, Path] | None:
-    """(images, captions) of a call with files, or None. option: that named ``run``."""
+    """(images, captions) of a call with files, or None."""
     if images is None and captions is None:
         if any(value is not None for value in file_options):
             raise UsageError("options for vectors of your own need --images and --captions")
         return None
     if run is not None:
-        raise UsageError(f"--{option} and --images exclude each other: a {option} has vectors of its own")
+        raise UsageError("--run and --images exclude each other: a run has vectors of its own")
     if images is None or captions is None:
         raise UsageError("--images and --captions go together")
     return images, captions
