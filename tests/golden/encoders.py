@@ -10,7 +10,7 @@ from tests.golden import Result, Vectors, compare
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
-from vse_pipe.train.closed_form import Moments
+from vse_pipe.train.closed_form import moments_of
 from vse_pipe.train.data import Batch, Pairs
 from vse_pipe.train.encoders import gru, linear
 from vse_pipe.train.encoders.options import ImageLinearOptions
@@ -77,9 +77,9 @@ def check_cca(arrays: Vectors) -> list[Result]:
     """Canonical correlations and the cosines of the mapped sides; columns of the file are samples."""
     rows = np.concatenate([arrays["X"], arrays["Y"]]).T
     width, size = len(arrays["X"]), len(arrays["r"])
-    moments = Moments.compute(lambda: np.array_split(rows, 3))
-    r, *maps = canonical(moments.covariance, width, float(arrays["eta"]), size)
-    centred = rows - moments.mean
+    mean, covariance = moments_of(lambda: np.array_split(rows, 3))
+    r, *maps = canonical(covariance, width, float(arrays["eta"]), size)
+    centred = rows - mean
     mapped = centred[:, :width] @ maps[0].T, centred[:, width:] @ maps[1].T
     images, texts = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in mapped)
     return arrays.compared(atol=1e-9, rtol=0.0, r=r, cosine=images @ texts.T)

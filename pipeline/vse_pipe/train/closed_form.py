@@ -1,7 +1,7 @@
 """Schemes without steps: two linear maps from the moments of all training pairs."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,9 +39,10 @@ class ClosedForm(Scheme):
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
         return []
 
-    def moments(self) -> "Moments":
-        """Moments of the training pairs; a row is an image's features and then its text's."""
-        return Moments.compute(self._blocks)
+    @cached_property
+    def moments(self) -> tuple[ndarray, ndarray]:
+        """Of the training pairs; a row is an image's features and then its text's."""
+        return moments_of(self._blocks)
 
     def set_layers(self, mean: Float64[ndarray, " both"], *weights: Float64[ndarray, "dim _"]) -> None:
         """Both layers as maps of centred rows. weights: of the images and of the texts."""
@@ -75,25 +76,22 @@ def _layer(encoder: nn.Module, name: str) -> nn.Linear:
     )
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Moments of rows that consist of an image and its text. covariance: lower triangle, divided by
-    rows - 1."""
+def moments_of(
+    blocks: Callable[[], Iterable[Float64[ndarray, "_ _"]]],
+) -> tuple[Float64[ndarray, " both"], Float64[ndarray, "both both"]]:
+    """The mean of rows that consist of an image and its text, and the lower triangle of their
+    covariance, divided by rows - 1.
 
-    mean: Float64[ndarray, " both"]
-    covariance: Float64[ndarray, "both both"]
-
-    @classmethod
-    def compute(cls, blocks: Callable[[], Iterable[Float64[ndarray, "_ _"]]]) -> "Moments":
-        """blocks: gives all rows, at least two, and is called twice; the second pass is centred to
-        avoid cancellation."""
-        total, rows = 0.0, 0
-        for block in blocks():
-            total, rows = total + block.sum(axis=0), rows + len(block)
-        mean = np.asarray(total / rows)
-        scatter = np.zeros((len(mean), len(mean)), order="F")
-        for block in blocks():
-            # In place, with half of the products of a matrix product.
-            scatter = blas.dsyrk(1.0, (block - mean).T, beta=1.0, c=scatter, lower=1, overwrite_c=1)
-        scatter /= rows - 1
-        return cls(mean, scatter)
+    blocks: gives all rows, at least two, and is called twice; the second pass is centred to avoid
+    cancellation.
+    """
+    total, rows = 0.0, 0
+    for block in blocks():
+        total, rows = total + block.sum(axis=0), rows + len(block)
+    mean = np.asarray(total / rows)
+    scatter = np.zeros((len(mean), len(mean)), order="F")
+    for block in blocks():
+        # In place, with half of the products of a matrix product.
+        scatter = blas.dsyrk(1.0, (block - mean).T, beta=1.0, c=scatter, lower=1, overwrite_c=1)
+    scatter /= rows - 1
+    return mean, scatter

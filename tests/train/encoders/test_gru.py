@@ -92,13 +92,6 @@ def _after(seed: int, work: Callable, *arguments: object) -> torch.Tensor:
     return work(*arguments)
 
 
-def test_options_do_not_move_the_draws_of_the_default():
-    plain, more = _encoder().state_dict(), _encoder(pooling="gpo", dropout=0.5, projection=True).state_dict()
-    assert all(torch.equal(values, more[name]) for name, values in plain.items())
-    assert list(plain) == ["embed.weight", "rnn.weight_ih_l0", "rnn.weight_hh_l0", "rnn.bias_ih_l0", "rnn.bias_hh_l0"]
-    assert {name.partition(".")[0] for name in set(more) - set(plain)} == {"fc", "gpo"}
-
-
 @pytest.mark.parametrize(
     ("init", "bounds"),
     [("code", {"embed.weight": 0.1, "weight_ih": 1 / 8, "weight_hh": 1 / 8, "bias": 1 / 8}), ("xavier", XAVIER)],

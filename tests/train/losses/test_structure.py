@@ -47,18 +47,6 @@ def test_equals_plain_loops(variant, pairs, seed, owners, margin, factors, top):
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
 
 
-@VARIANTS
-def test_the_mask_is_inherent_scores_are_not_read_and_a_large_top_is_all(variant):
-    batch, options = some_batch(owners=OWNERS), {"margin": 2.0, "variant": variant}
-    plain = _loss(batch, **options).per_pair
-    other = Scored.from_scores(torch.zeros(7, 7), OWNERS, images=batch.images, texts=batch.texts)
-    for same in (some_batch(owners=OWNERS, mask=True), other):
-        assert torch.equal(_loss(same, **options).per_pair, plain)
-    batch = some_batch(owners=OWNERS)
-    everything, beyond = (_loss(batch, margin=2.0, top=top, variant=variant).per_pair for top in (7, 2**31 - 1))
-    assert torch.equal(beyond, everything)
-
-
 def test_what_has_no_meaning_is_refused():
     with pytest.raises(InputError, match="structure needs the vectors"):
         _loss(Scored.from_scores(some_scores()))

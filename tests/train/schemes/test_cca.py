@@ -16,7 +16,7 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.train import closed_form
-from vse_pipe.train.closed_form import Moments
+from vse_pipe.train.closed_form import moments_of
 from vse_pipe.train.schemes.cca import canonical
 from vse_pipe.train.stage import train
 
@@ -93,9 +93,9 @@ def _sides_canonical(rows=60, images=7, texts=5, shared=3, seed=0):
 
 def _ours(images, texts, eta, size, parts=4):
     rows = np.concatenate([images, texts], axis=1)
-    found = Moments.compute(lambda: np.array_split(rows, parts))
-    correlations, *maps = canonical(found.covariance, images.shape[1], eta, size)
-    means = np.split(found.mean, [images.shape[1]])
+    mean, covariance = moments_of(lambda: np.array_split(rows, parts))
+    correlations, *maps = canonical(covariance, images.shape[1], eta, size)
+    means = np.split(mean, [images.shape[1]])
     sides = zip((images, texts), means, maps, strict=True)
     mapped = [(side - mean) @ one.T for side, mean, one in sides]
     units = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in mapped]
@@ -114,18 +114,18 @@ def test_they_are_those_of_the_generalised_eigenproblem(eta, images, texts, size
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 def test_moments_do_not_depend_on_the_blocks_nor_suffer_from_a_large_mean(shift):
     rows = np.concatenate(_sides_canonical(), axis=1)
-    found = Moments.compute(lambda: (block + shift for block in np.array_split(rows, 7)))
-    np.testing.assert_allclose(found.mean, rows.mean(axis=0) + shift)
-    np.testing.assert_allclose(np.tril(found.covariance), np.tril(np.cov(rows.T)), rtol=1e-7, atol=1e-8)
+    mean, covariance = moments_of(lambda: (block + shift for block in np.array_split(rows, 7)))
+    np.testing.assert_allclose(mean, rows.mean(axis=0) + shift)
+    np.testing.assert_allclose(np.tril(covariance), np.tril(np.cov(rows.T)), rtol=1e-7, atol=1e-8)
 
 
 def test_a_side_without_variance_maps_to_nothing_and_a_singular_one_says_what_to_raise():
     images, texts = _sides_canonical()
-    found = Moments.compute(lambda: [np.concatenate([images, np.full_like(texts, 3.0)], axis=1)])
-    correlations, image_map, _ = canonical(found.covariance, 7, 1e-3, 5)
+    _, covariance = moments_of(lambda: [np.concatenate([images, np.full_like(texts, 3.0)], axis=1)])
+    correlations, image_map, _ = canonical(covariance, 7, 1e-3, 5)
     np.testing.assert_allclose(correlations, 0, atol=1e-12)
     np.testing.assert_allclose(image_map, 0, atol=1e-9)
     images, texts = _sides_canonical()
     rows = np.concatenate([np.repeat(images[:, :1], 4, axis=1) * 1e9, texts], axis=1)
     with pytest.raises(InputError, match=r"singular \(.*\); raise scheme\.cca\.eta"):
-        canonical(Moments.compute(lambda: [rows]).covariance, 4, 0.0, 2)
+        canonical(moments_of(lambda: [rows])[1], 4, 0.0, 2)

@@ -14,7 +14,7 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
-from vse_pipe.train.closed_form import Moments
+from vse_pipe.train.closed_form import moments_of
 from vse_pipe.train.schemes.ridge import ridge_map
 from vse_pipe.train.stage import train
 
@@ -63,11 +63,11 @@ def test_the_kept_model_is_the_regression_with_the_best_strength_on_val(project,
 
 def test_every_strength_gives_another_map_and_its_unit_follows_the_features():
     rows = np.random.default_rng(0).standard_normal((40, 9)) + 3
-    covariance = Moments.compute(lambda: [rows]).covariance
+    covariance = moments_of(lambda: [rows])[1]
     weak, strong = (ridge_map(covariance, 4, strength, predicts_images=True) for strength in (0.1, 10.0))
     assert weak.shape == (4, 5)
     assert np.linalg.norm(strong) < np.linalg.norm(weak) / 2
-    scaled = Moments.compute(lambda: [rows * 7]).covariance
+    scaled = moments_of(lambda: [rows * 7])[1]
     np.testing.assert_allclose(ridge_map(scaled, 4, 0.1, predicts_images=True), weak)
 
 

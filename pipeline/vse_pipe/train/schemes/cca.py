@@ -33,10 +33,10 @@ class Cca(ClosedForm):
     def start(self, epoch: int) -> None:
         if epoch:
             return
-        moments = self.moments()
+        mean, covariance = self.moments
         width, size = self.images.in_features, self.setting.train.embed_size
-        r, *maps = canonical(moments.covariance, width, self.params.eta, size)
-        self.set_layers(moments.mean, *maps)
+        r, *maps = canonical(covariance, width, self.params.eta, size)
+        self.set_layers(mean, *maps)
         say(f"cca: {len(self.setting.pairs)} pairs, correlations {r[0]:.4f} to {r[-1]:.4f}")
 
 
@@ -46,7 +46,7 @@ def canonical(
     """The ``size`` largest correlations r, falling, and their directions as maps of centred images
     and of centred texts, each scaled by its correlation: ``diag(r) W^T``.
 
-    covariance: as in ``Moments``; it is overwritten. images: number of its image columns. size: at
+    covariance: as of ``moments_of``; it is overwritten. images: number of its image columns. size: at
     most the smaller side. With ``C = C_xx + 1e-8 I``, ``C + eta lambda_max(C) I = L_x L_x^T``, the
     same for y, and the singular value decomposition ``L_x^-1 C_xy L_y^-T = U diag(r) V^T`` the
     directions are ``W_x = L_x^-T U`` and ``W_y = L_y^-T V``.

@@ -8,7 +8,7 @@ from scipy.linalg import solve
 
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import UsageError
-from vse_pipe.train.closed_form import ClosedForm, Moments
+from vse_pipe.train.closed_form import ClosedForm
 from vse_pipe.train.scheme import Setting
 from vse_pipe.train.schemes.options import RidgeOptions as Params
 
@@ -23,7 +23,6 @@ class Ridge(ClosedForm):
     """
 
     name = "ridge"
-    _moments: Moments | None = None
 
     def __init__(self, setting: Setting, params: Params) -> None:
         super().__init__(setting, params)
@@ -37,11 +36,11 @@ class Ridge(ClosedForm):
                 )
 
     def start(self, epoch: int) -> None:
-        moments = self._moments = self._moments or self.moments()
+        mean, covariance = self.moments
         strength, is_image = self.params.strengths[epoch], self.params.predicts == "images"
-        weight = ridge_map(moments.covariance, self.images.in_features, strength, is_image)
+        weight = ridge_map(covariance, self.images.in_features, strength, is_image)
         identity = np.eye(len(weight))
-        self.set_layers(moments.mean, *((identity, weight) if is_image else (weight, identity)))
+        self.set_layers(mean, *((identity, weight) if is_image else (weight, identity)))
         say(f"ridge: {self.params.predicts} of {len(self.setting.pairs)} pairs, strength {strength:g}")
 
 
@@ -50,7 +49,7 @@ def ridge_map(
 ) -> Float64[ndarray, "target source"]:
     """The map of centred source rows to centred target rows, ``C_ts (C_ss + strength v I)^-1``.
 
-    covariance: lower triangle, as in ``Moments``. images: number of its image columns. v: the mean
+    covariance: lower triangle, as of ``moments_of``. images: number of its image columns. v: the mean
     variance of a source dimension, so that a strength does not depend on the scale of the features.
     """
     crossed = covariance[images:, :images]
