@@ -97,7 +97,6 @@ BAD = {
     "owners": (lambda: HAL()(*PAIRS, [1, 2]), "owners: expected 8 integers"),
     "weights": (lambda: HAL()(*PAIRS, weights=PAIRS[0]), r"weights: expected \(8, 8\), got \(8, 5\)"),
     "unused": (lambda: vp.losses.MAX()(*PAIRS, weights=torch.ones(8, 8)), "max takes no weights"),
-    "targets": (lambda: vp.losses.DECL()(*PAIRS, targets=torch.full((8,), 2.0)), "targets must be from 0 to 1"),
     "reduction": (lambda: HAL()(*PAIRS, reduction="means"), "unknown reduction 'means'; did you mean 'mean'"),
     "vectors": (lambda: vp.losses.Structure().from_scores(PAIRS[0] @ PAIRS[1].T), "structure needs the vectors"),
     "single": (lambda: HAL()(*PAIRS[:, :1]), "at least 2 pairs"),

@@ -141,7 +141,7 @@ def test_what_cannot_be_encoded_is_said_in_one_line(project):
     model = load(project / "data/train/sum")
     for call, message in (
         (lambda: model.encode_captions("a red dog"), "captions: expected a list"),
-        (lambda: model.encode_captions(["a", 3]), "captions: entry 1 is int"),
+        (lambda: model.encode_captions(["a", 3]), "captions: expected a list"),
         (lambda: model.encode_captions(["a", " "]), "captions: entry 1: the caption .* shows nothing"),
         (lambda: model.encode_images([b""]), "features 'precomp' were computed elsewhere"),
         (

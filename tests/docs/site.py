@@ -76,7 +76,7 @@ def _reference(title: str, section: str | None) -> str:
             prefix = "vp." if member in vp.__all__ else f"vp.{title}." if title in vp.__all__ else ""
             heading = f"{prefix}{member}"
             parts.append(_directive(f"{module.__name__}.{member}", heading=heading, toc_label=heading))
-            if section and value not in (Inference, vp.losses.Loss, vp.losses.Matryoshka):  # no members of a family
+            if section and value not in (Inference, vp.losses.Loss):  # no members of a family
                 parts.append(f"[The options](../docs/parameters.md#{section}-{value().name}).")
     return "\n\n".join(parts) + "\n"
 

@@ -28,8 +28,7 @@ def array(name: str, value: ArrayLike | None) -> np.ndarray:
             value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
         values = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{name}: no array of rows of one length ({reason})") from error
+        raise InputError(f"{name}: no array of rows of one length") from error
     return values
 
 
@@ -48,8 +47,6 @@ def matrix(name: str, value: ArrayLike | None, columns: str = "dim") -> np.ndarr
 def cells(name: str, value: ArrayLike | None, place: torch.device) -> Tensor:
     """Scores (rows, columns) on the device, without a copy where torch takes them as they are."""
     numbers = np.require(matrix(name, value, "columns"), requirements=["C", "W"])
-    if not numbers.size:
-        raise InputError(f"{name} has shape {numbers.shape}; expected a row and a column at least")
     return torch.from_numpy(numbers).to(place)
 
 

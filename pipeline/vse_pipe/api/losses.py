@@ -8,7 +8,7 @@ name, as in params.yaml.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ParamSpec
 
@@ -65,10 +65,7 @@ class Loss(nn.Module):
 
         Raises InputError for shapes that do not fit.
         """
-        for title, value in (("images", images), ("texts", texts)):
-            if not isinstance(value, Tensor) or value.ndim != 2 or not value.is_floating_point():
-                raise InputError(f"{title}: expected a tensor of floats (B, D), got {_about(value)}")
-        images, texts = _precise(images), _precise(texts)
+        images, texts = _precise("images", images), _precise("texts", texts)
         if _about(images) != _about(texts):
             raise InputError(f"images are {_about(images)} and texts {_about(texts)}; not alike")
         if isinstance(similarity, str):
@@ -102,18 +99,13 @@ class Loss(nn.Module):
             passed: epochs so far, for a curriculum.
             sides: the vectors behind the scores, which "structure" needs.
         """
-        if not isinstance(scores, Tensor) or not scores.is_floating_point():
-            raise InputError(f"scores: expected a tensor of floats (B, B), got {_about(scores)}")
-        count, scores = len(scores), _precise(scores)
+        count, scores = len(scores), _precise("scores", scores)
         shapes = {"weights": (weights, scores.shape), "targets": (targets, (count,))}
         for title, (factors, shape) in shapes.items():
             if factors is not None and title not in LOSSES.traits(self.name).takes:
                 raise UsageError(f"loss {self.name} takes no {title}")
             if factors is not None and not (isinstance(factors, Tensor) and factors.shape == shape):
                 raise InputError(f"{title}: expected {tuple(shape)}, got {_about(factors)}")
-        # A GPU would have to be waited for.
-        if targets is not None and targets.is_cpu and not ((targets >= 0) & (targets <= 1)).all():
-            raise InputError("targets must be from 0 to 1")
         if owners is not None:
             owners = torch.as_tensor(owners).cpu()
             if owners.shape != (count,) or owners.is_floating_point() or owners.dtype == torch.bool:
@@ -126,34 +118,17 @@ class Loss(nn.Module):
         return terms.per_pair if reduction == "none" else getattr(terms.per_pair, reduction)()
 
 
-class Matryoshka(nn.Module):
-    """The sum of a loss at several widths: ``sum_d w_d L(first d dimensions)`` (Kusupati et al.,
-    NeurIPS 2022). Under cosine each cut vector is scaled to length 1. loss: of this page; dims: the
-    widths, the full one included; weights: 1 each."""
-
-    def __init__(self, loss: Loss, dims: Sequence[int], weights: Sequence[float] | None = None) -> None:
-        super().__init__()
-        self.loss, self.weights = loss, dict(zip(dims, weights or [1.0] * len(dims), strict=True))
-        if not dims or min(dims) < 1:
-            raise UsageError(f"dims {list(dims)}: expected widths of 1 or more")
-
-    def forward(self, images: Tensor, texts: Tensor, owners: Tensor | None = None, **options: Any) -> Tensor:
-        """As ``Loss``. Raises InputError for vectors that are narrower than a width."""
-        if images.shape[1] < max(self.weights):
-            raise InputError(f"images have {images.shape[1]} dimensions, fewer than dims names")
-        cuts = ((weight, images[:, :width], texts[:, :width]) for width, weight in self.weights.items())
-        return torch.stack([weight * self.loss(*sides, owners, **options) for weight, *sides in cuts]).sum(dim=0)
-
-
 def _about(value: Any) -> str:
     if not isinstance(value, Tensor):
         return type(value).__name__
     return f"{tuple(value.shape)} of {value.dtype} on {value.device}"
 
 
-def _precise(tensor: Tensor) -> Tensor:
+def _precise(title: str, tensor: Tensor) -> Tensor:
     """float16 and bfloat16 become float32: exponentials and logarithms of scores need it, as in the
-    stage ``train``."""
+    stage ``train``. Raises InputError unless it is a matrix of floats."""
+    if not isinstance(tensor, Tensor) or tensor.ndim != 2 or not tensor.is_floating_point():
+        raise InputError(f"{title}: expected a tensor of floats of two dimensions, got {_about(tensor)}")
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 

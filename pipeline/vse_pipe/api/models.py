@@ -129,9 +129,6 @@ def _listed(name: str, value: Sequence[Any], kinds: Any) -> list[Any]:
     """The entries. Raises InputError for none, for others than ``kinds``, and for an entry in place
     of a list."""
     entries = [] if isinstance(value, str | bytes) else list(value)
-    if not entries:
-        raise InputError(f"{name}: expected a list with at least one entry, got {value!r:.40}")
-    for place, entry in enumerate(entries):
-        if not isinstance(entry, kinds):
-            raise InputError(f"{name}: entry {place} is {type(entry).__name__}")
+    if not entries or not all(isinstance(entry, kinds) for entry in entries):
+        raise InputError(f"{name}: expected a list of one entry or more, got {value!r:.40}")
     return entries

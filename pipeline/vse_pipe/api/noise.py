@@ -143,18 +143,16 @@ def audit(
     captions: ArrayLike,
     owners: ArrayLike | None = None,
     *,
-    similarity: Literal["cosine", "dot"] = "cosine",
     batch: int = 128,
     seed: int | np.random.Generator = 0,
 ) -> pd.DataFrame:
-    """A row for each pair, the most doubtful first, with better partners.
+    """A row for each pair, the most doubtful first, with better partners, by cosines.
 
     Args:
         images: (N, D) vectors, numpy or torch; computed on their device.
         captions: (M, D) vectors of the same model.
         owners: (M,) row of the image that each caption is shown with; by default i for caption i.
             Images without a caption are left out.
-        similarity: "cosine" divides each vector by its length; "dot" takes them as they are.
         batch: pairs of a batch, 3 or more. Losses are compared within random batches; 128 in L2RM.
         seed: of the batches.
 
@@ -163,7 +161,7 @@ def audit(
     - ``caption``, ``image``: rows of the pair;
     - ``loss``: mean violation of a margin of 0.2 by the other captions and images of the batch;
     - ``probability`` of being mismatched, from the beta mixture of the losses;
-    - ``score``: similarity of the pair;
+    - ``score``: cosine of the pair;
     - ``rematch_caption``, ``rematch_caption_score``: the best caption of another image;
     - ``rematch_image``, ``rematch_image_score``: the other image that suits the caption best.
 
@@ -173,12 +171,15 @@ def audit(
     hardest violation; captions of the same image are no negatives, and the mean is over negatives.
     """
     arguments.number("batch", batch, 3)
-    sides = _sides(images, captions, similarity)
+    sides = _sides(images, captions)
     arguments.require_one_width(**sides)
     rows, used, image_rows = _pictured(sides, owners)
     work = losses.batches(len(rows), batch, np.random.default_rng(seed))
-    vectors = {"images": sides["images"][used], "captions": sides["captions"]}
-    measured = _measured(vectors, image_rows, work, arguments.device(images, captions))
+    place = arguments.device(images, captions)
+    pictures, texts = (torch.from_numpy(side).to(place) for side in (sides["images"][used], sides["captions"]))
+    with torch.inference_mode():
+        measured = losses.measured(lambda pairs: (pictures[image_rows[pairs]], texts[pairs]), cosine, image_rows, work)
+        measured = measured.assign(**losses.partners(pictures, texts, image_rows, cosine))
     result, mixture = losses.doubts(measured["loss"].to_numpy())
     if mixture.doubt:
         warnings.warn(f"do not trust the probabilities: {mixture.doubt}", stacklevel=2)
@@ -189,30 +190,14 @@ def audit(
     return pairs.rename(columns=lambda name: name.removesuffix("_id"))
 
 
-def _measured(
-    sides: dict[str, np.ndarray], image_rows: np.ndarray, work: list[np.ndarray], place: torch.device
-) -> pd.DataFrame:
-    """Losses and partners of the pairs."""
-    with torch.inference_mode():
-        pictures, texts = (torch.from_numpy(side).to(place) for side in sides.values())
-        measured = losses.measured(lambda pairs: (pictures[image_rows[pairs]], texts[pairs]), cosine, image_rows, work)
-        measured = measured.assign(**losses.partners(pictures, texts, image_rows, cosine))
-    if not np.isfinite(measured["loss"]).all():
-        raise InputError("images and captions: their inner products exceed float32; compare by cosine")
-    return measured
-
-
-def doubts(
-    images: ArrayLike, captions: ArrayLike, owners: ArrayLike | None = None, *, joint: bool | None = None, seed: int = 0
-) -> pd.DataFrame:
+def doubts(images: ArrayLike, captions: ArrayLike, owners: ArrayLike | None = None, *, seed: int = 0) -> pd.DataFrame:
     """A row for each pair, the most doubtful first, by vectors of any two models.
 
     Args:
         images: (N, D) vectors, numpy or torch.
-        captions: (M, E) vectors of the same model or of another one.
+        captions: (M, E) vectors of the same model or, where E is not D, of another one.
         owners: (M,) row of the image that each caption is shown with; by default i for caption i.
             Images without a caption are left out.
-        joint: whether both sides lie in one space; None: if D and E are equal.
         seed: of folds and simulated mismatches.
 
     Returns the columns ``caption``, ``image`` (rows of the pair), ``probability`` of being
@@ -224,11 +209,8 @@ def doubts(
     needed for useful maps.
     """
     arguments.number("seed", seed, 0)
-    sides = _sides(images, captions, "cosine")
-    same = sides["images"].shape[1] == sides["captions"].shape[1]
-    joint = same if joint is None else joint
-    if joint:
-        arguments.require_one_width(**sides)
+    sides = _sides(images, captions)
+    joint = sides["images"].shape[1] == sides["captions"].shape[1]
     rows, used, places = _pictured(sides, owners, pool.FEWEST_IMAGES)
     vectors = sides["images"][used], sides["captions"]
     if not joint:
@@ -242,9 +224,10 @@ def doubts(
     return table
 
 
-def _sides(images: ArrayLike, captions: ArrayLike, similarity: str) -> dict[str, np.ndarray]:
+def _sides(images: ArrayLike, captions: ArrayLike) -> dict[str, np.ndarray]:
+    """Vectors of length 1."""
     sides = {"images": images, "captions": captions}
-    return {name: arguments.rows(name, side, similarity) for name, side in sides.items()}
+    return {name: arguments.rows(name, side, "cosine") for name, side in sides.items()}
 
 
 def _pictured(

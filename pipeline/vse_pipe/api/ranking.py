@@ -59,14 +59,12 @@ class Ranking:
         direction, ``rsum``, ``hs_sum``, the parameters and the bank."""
         return copy.deepcopy(self._result.metrics)
 
-    def intervals(self, seed: int = 1, resamples: int = 1000, level: float = 0.95) -> dict[str, Any]:
-        """Bootstrap intervals [low, high] of the figures, at their addresses in ``metrics``. Images
-        are drawn with all their captions, because the captions of one image are not independent.
-        """
+    def intervals(self, seed: int = 1, resamples: int = 1000) -> dict[str, Any]:
+        """Bootstrap intervals [low, high] of 95 % of the figures, at their addresses in
+        ``metrics``. Images are drawn with all their captions, because the captions of one image are
+        not independent."""
         arguments.number("resamples", resamples)
-        if not 0 < level < 1:
-            raise UsageError(f"level is {level}; expected a share between 0 and 1, such as 0.95")
-        limits = intervals(self._result.ranks, self._result.occurrence, resamples, seed, level)
+        limits = intervals(self._result.ranks, self._result.occurrence, resamples, seed)
         return rounded(limits)  # type: ignore[no-any-return]
 
     def ranks(self, direction: str) -> np.ndarray:
@@ -86,16 +84,10 @@ class Ranking:
         """
         arguments.number("k", k)
         self._require_order(direction)
-        if not self._result.trials:
-            raise UsageError("a ranking that was copied or saved has figures and ranks, and no scores; rank again")
         scores = self._result.trials[direction][0].under(self._result.choices[direction].criterion)
         best = [top_k(strip, k) for _, strip in scores.blocks()]
         values, items = (torch.cat(strips) for strips in zip(*best, strict=True))
         return (values, items) if self._gives_tensors else (values.cpu().numpy(), items.cpu().numpy())
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the vectors and scores."""
-        return {**vars(self), "_result": replace(self._result, trials={}, choices={})}
 
     def _require_order(self, direction: str) -> None:
         """Raises UsageError for an unknown direction and for a matching."""
@@ -116,7 +108,6 @@ def rank(
     similarity: str = "cosine",
     qrels: ArrayLike | None = None,
     validation: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
-    tune: bool | None = None,
     ties: str = "pessimistic",
     memory: int = 4096,
 ) -> Ranking:
@@ -143,7 +134,6 @@ def rank(
             with a third column they are graded, and a pair is correct with a mean grade above 0.
             ``metrics()["judged"]`` has the graded figures.
         validation: images, captions and owners that choose the parameters that were not given.
-        tune: True lets ``validation`` choose all parameters, False only those without a default.
         ties: place of a correct item among equal scores: "pessimistic" or "optimistic".
         memory: MiB of scores and working copies.
 
@@ -157,7 +147,7 @@ def rank(
     further = _further(vectors, (bank_images, bank), validation)
     task = task_of_vectors(VectorSets(vectors, *further), EvaluateParams(), place, relevance)
     task = replace(task, further=graded, lacking=_UNTUNED)
-    return _ranked(task, criterion, images, tune=tune, ties=ties, memory=memory)
+    return _ranked(task, criterion, images, ties=ties, memory=memory)
 
 
 def rank_scores(
@@ -243,8 +233,6 @@ def compare(
     Raises InputError where the rankings do not have the same queries, items, protocol and ties.
     """
     rankings = (a, b, *more)
-    if wrong := [type(each).__name__ for each in rankings if not isinstance(each, Ranking)]:
-        raise UsageError(f"compare takes what vp.rank returns, and one argument is {wrong[0]}")
     labels: Sequence[str | int] = range(len(rankings)) if names is None else names
     if len(labels) != len(rankings):
         raise UsageError(f"names has {len(labels)} entries for {len(rankings)} rankings")
@@ -271,12 +259,9 @@ def compare(
     return pd.DataFrame(rows).set_index(["ranking", DIRECTION, "metric"])
 
 
-def _ranked(
-    task: Task, criterion: str | Inference, first: ArrayLike, *, tune: bool | None = None, **values: Any
-) -> Ranking:
+def _ranked(task: Task, criterion: str | Inference, first: ArrayLike, **values: Any) -> Ranking:
     """first: the argument whose kind decides that of the results."""
-    settings = values if tune is None else {**values, "tune": tune}
-    params = arguments.configured("rank", EvaluateParams, {"resamples": 0, **settings})
+    params = arguments.configured("rank", EvaluateParams, {"resamples": 0, **values})
     inference = Inference.named(criterion)
     parsed = criteria.parse(inference.name, inference.options)
     task, (parsed,) = replace(task, options=params).tuned([parsed])

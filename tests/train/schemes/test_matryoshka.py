@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-import vse_pipe as vp
 from tests.train.some import CPU, some_pairs, some_scheme
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project.registry import LOSSES, SCHEMES
@@ -37,10 +36,3 @@ def test_the_full_width_always_counts_and_wider_ones_are_refused():
     for wrong, text in (({"dims": [2, 2]}, "twice"), ({"dims": [2], "weights": [1, 2]}, "2 weights for 1 dims")):
         with pytest.raises(ValueError, match=text):
             SCHEMES.options("matryoshka")(**wrong)
-
-
-def test_the_module_sums_any_loss_over_widths():
-    images, texts = torch.randn(2, 6, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    loss, owners = vp.losses.HAL(), torch.tensor([1, 1, 2, 3, 4, 4])
-    found = vp.losses.Matryoshka(loss, [8, 3], [1.0, 0.5])(images, texts, owners)
-    torch.testing.assert_close(found, loss(images, texts, owners) + 0.5 * loss(images[:, :3], texts[:, :3], owners))
