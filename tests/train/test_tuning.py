@@ -115,7 +115,7 @@ def test_additions_alone_are_saved_packed_and_found_again_from_anywhere():
     learned = model_files.read_config(paths.trained("tuned"))["loss"]["learned"]["log_tau"]
     assert model.logit_scale.item() == pytest.approx(-learned)
     Path("lines.txt").write_text("a red dog\na blue tree\n")
-    encode_captions(params, "tuned", Path("lines.txt"), None, Path("lines.parquet"), "cpu")
+    encode_captions(params, "tuned", Path("lines.txt"), Path("lines.parquet"), "cpu")
     found = pq.read_table("lines.parquet")["embedding"][0].as_py()
     np.testing.assert_allclose(found, expected[1][0].numpy(), atol=1e-5)
 

@@ -108,21 +108,20 @@ def drop_state(folder: Path) -> None:
 
 @dataclass
 class Progress:
-    """State of a run after ``epoch`` epochs; ``best`` is the model of the highest validation rsum.
+    """State of a run after ``epoch`` epochs.
 
-    best_peer: the scheme's second model at that epoch, if any. records: one record of the scheme
-    for each epoch; scheme: its state; average: averaged weights. stuck: why the last epoch stood
-    still at chance, if it did.
+    best: weights of the scheme's models, one or two, at the epoch of the highest validation rsum;
+    records: one record of the scheme for each epoch; scheme: its state; average: averaged weights;
+    stuck: why the last epoch stood still at chance, if it did.
     """
 
     epoch: int = 0
     best_rsum: float = -1.0
     best_epoch: int = -1
-    best: dict[str, Tensor] = field(default_factory=dict)
+    best: list[dict[str, Tensor]] = field(default_factory=list)
     history: list[dict] = field(default_factory=list)
     records: list[dict] = field(default_factory=list)
     scheme: dict[str, Any] = field(default_factory=dict)
-    best_peer: dict[str, Tensor] = field(default_factory=dict)
     average: dict[str, Tensor] = field(default_factory=dict)
     stuck: str | None = None
 

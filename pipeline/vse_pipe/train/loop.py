@@ -211,8 +211,7 @@ def _record(scheme: Scheme, averages: optimise.Averages, progress: Progress, row
     progress.records += [{"epoch": epoch, **record}] if record else []
     if scheme.keeps_last or (epoch > scheme.selects_from and rsum > progress.best_rsum):
         progress.best_rsum, progress.best_epoch = rsum, epoch
-        progress.best, *peer = map(_copied, averages.models)
-        progress.best_peer = peer[0] if peer else {}
+        progress.best = list(map(_copied, averages.models))
 
 
 def _patience_over(scheme: Scheme, optimizer: torch.optim.Optimizer, progress: Progress) -> bool:

@@ -130,7 +130,8 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     model_files.write_history(building, progress.history)
     if progress.records:
         pairs.write_rematching(building, progress.records)
-    model_files.write(building, progress.best, words, config, progress.best_peer)
+    weights, *peer = progress.best
+    model_files.write(building, weights, words, config, *peer)
     checkpoint.finish(building, out, mark, identities)
     paths.record_seconds(out, time.monotonic() - started)
     choice = "last" if scheme.keeps_last else "best"
@@ -236,7 +237,7 @@ def _config(
     config |= {"train": node.train.model_dump(mode="json", exclude=NO_WEIGHT), "seed": node.seed}
     config |= {"best": {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}, "run": name}
     learned = {
-        key.removeprefix("loss."): value.tolist() for key, value in progress.best.items() if key.startswith("loss.")
+        key.removeprefix("loss."): value.tolist() for key, value in progress.best[0].items() if key.startswith("loss.")
     }
     config["loss"] |= {"learned": learned} if learned else {}
     return config

@@ -32,15 +32,14 @@ def interpolate(run: Run, scheme: Scheme, validate: Validate, progress: Progress
         return None
     first = scheme.setting.build(run.seed).state_dict()
     first = {key: value for key, value in first.items() if key.startswith(tuple(sides))}
-    trained = [weights for weights in (progress.best, progress.best_peer) if weights]
     sums: dict[float, float] = {}
     for share in SHARES:
-        for model, weights in zip(scheme.models, trained, strict=True):
+        for model, weights in zip(scheme.models, progress.best, strict=True):
             model.load_state_dict(between(first, weights, share))
         sums[share] = validate(scheme.models)["val_rsum"]
     best = max(SHARES, key=lambda share: (sums[share], -share))
-    progress.best, *peer = (between(first, weights, best) for weights in trained)
-    progress.best_peer, progress.best_rsum = (peer[0] if peer else {}), sums[best]
+    progress.best = [between(first, weights, best) for weights in progress.best]
+    progress.best_rsum = sums[best]
     ends = f"{sums[0.0]:.1f} as pretrained, {sums[1.0]:.1f} as trained"
     say(f"train {name}: share {best:g} of the training is kept, validation rsum {sums[best]:.1f} ({ends})")
     return {"share": best, "val_rsum": {f"{share:g}": value for share, value in sums.items()}}
