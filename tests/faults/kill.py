@@ -1,15 +1,11 @@
-"""``python -m tests.faults.kill --rounds 60 --seed 1``: SIGKILL somewhere in any stage, then the same command again.
+"""SIGKILL somewhere in any stage, then the same command again.
 
 A stage's output is removed, its command begins and is killed at a drawn moment; called again, all files of the project
-must have the bytes that they had, with nothing left that only a writer needs. Prints a line a round; exit status 1 where
-something differs.
+must have the bytes that they had, with nothing left that only a writer needs. Prints a line a round.
 """
 
-import argparse
 import random
 import shutil
-import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -91,16 +87,3 @@ def rounds(folder: Path, count: int, seed: int) -> int:
         wrong += bool(differs)
         print(f"{number + 1:3} {stage:9} {after:5.2f} s {became:20} {', '.join(differs) or 'identical'}", flush=True)
     return wrong
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        return 1 if rounds(Path(folder), options.rounds, options.seed) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,9 +2,7 @@
 
 import dataclasses
 import os
-import resource
 import signal
-import traceback
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from tests import bombs
 from tests.mutants import mutants
 from vse_pipe.core.errors import PipelineError
 
@@ -21,7 +20,7 @@ SECONDS = 20
 # Of address space beyond what the warm process has: the kernel refuses what asks for more.
 ROOM = 4 * 2**30
 MOST_MB = 1024
-_FAULT, _INPUT = Path("fault"), Path("input")
+_INPUT = Path("input")
 # Formats keep what they say of themselves near their ends.
 _ENDS = 512
 
@@ -72,35 +71,21 @@ def _damaged(original: bytes, rounds: int, seed: int) -> Iterator[bytes]:
 
 
 def in_child(work: Callable[[], object], seconds: int = SECONDS) -> tuple[str, float]:
-    """What went wrong in ``work``, the last line of a traceback or a signal, and the highest memory in MB. No library
-    starts a thread in this process."""
-    _FAULT.write_text("")
+    """What went wrong in ``work``, empty for nothing, and the MiB it took. No library starts a
+    thread in this process."""
     _INPUT.write_text("none")
-    if not (pid := os.fork()):
-        _limited(work, seconds)
-    _, status, used = os.wait4(pid, 0)
-    lines = _FAULT.read_text(encoding="utf-8").splitlines()
-    died = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else ""
-    return died or "; ".join(lines[-1:] + lines[-4:-1]), used.ru_maxrss / 1024
 
-
-def _limited(work: Callable[[], object], seconds: int) -> None:
-    """Calls ``work`` within the limits and ends the process."""
-    try:
+    def limited() -> None:
         with Path(os.devnull).open("w") as quiet:
             os.dup2(quiet.fileno(), 1)
             os.dup2(quiet.fileno(), 2)
-        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, size + ROOM))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         # Not caught by Python: a loop inside of a library ends as well.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(seconds)
         work()
-    except BaseException:
-        _FAULT.write_text(traceback.format_exc(), encoding="utf-8", errors="replace")
-    finally:
-        os._exit(0)
+
+    ended, peak = bombs.in_child(limited, ROOM)
+    return "" if ended == "done" else ended, peak
 
 
 def digest(value: object) -> str:

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import torch
 from PIL import Image
 from safetensors.torch import save_file
-from scipy import io
 
 from tests.evaluate import files as embedded
 from tests.extract.backbones import test_bottom_up as bottom_up
@@ -48,8 +47,7 @@ _WORDS = ("words.npz", "words.bin", "words.vec", "words.txt", "words.txt.gz")
 _WEIGHTS = {"a.weight": torch.arange(12.0).reshape(3, 4), "a.bias": torch.zeros(3)}
 _MARKED = ["[/EN#1/people A man] with [/EN#2/clothing/other a hat] , [/EN#0/notvisual who] waits", "[/EN#3/scene rain]"]
 _BOXES = data.marked(11, {(1, 2): (1, 1, 8, 6), (2,): (3, 2, 5, 2), (3,): "scene", (4,): "nobndbox"})
-# Packed ones alone: in others scipy takes the type of numbers as it stands, and a wrong one ends the process.
-_PROPOSED = ("boxes/packed.mat", "boxes/cell.mat", "boxes/b.npz")
+_PROPOSED = "boxes/b.npz"
 _IMAGES = Path("a.npy"), Path("ids.npy")
 _CAPTIONS = Path("b.npy"), Path("captions.txt"), Path("owners.npy")
 
@@ -88,11 +86,8 @@ def _data_sets() -> None:
     told = json.dumps({"caption": ["one", "two"]}).encode()
     shard(Path("tarjson/t.tar"), [("a.png", data.picture(0)), ("a.json", told)])
     data.entities(Path("entities"), {11: ("train", _MARKED, _BOXES)})
-    for name in _PROPOSED:
-        Path(name).parent.mkdir(exist_ok=True)
-        boxes_files.write(Path(name))
-    cell = boxes_files.cell(np.ones((2, 5)), np.zeros((0, 5)))
-    io.savemat("boxes/cell.mat", {"image": [12.0, 7.0], "boxes": cell}, do_compression=True)
+    Path(_PROPOSED).parent.mkdir()
+    boxes_files.write(Path(_PROPOSED))
     Path("parquet").mkdir()
     table = pa.table({"image": hub(0, 3), "caption": [["a", "b"], ["NA"], ["c"]]})
     pq.write_table(table, "parquet/t.parquet", row_group_size=2)
@@ -177,7 +172,7 @@ def readers() -> list[Reader]:
     }
     alone: dict[str, tuple[str, Callable[[Path], object]]] = {
         "noise index.npy": ("index.npy", _noise),
-        **{f"proposals {name}": (name, _proposed) for name in _PROPOSED},
+        f"proposals {_PROPOSED}": (_PROPOSED, _proposed),
         "bottom-up a.tsv": ("tsv/a.tsv", _regions),
         "precomp row": ("cc/test_ims.npy", _row),
         **{f"weights {name}": (name, devices.read_weights) for name in ("w.pth", "old.pt", "w.safetensors")},
