@@ -1,8 +1,6 @@
 """Progress for people and for logs, levels, and terminals of every kind."""
 
 import io
-import shlex
-import subprocess
 import sys
 from collections import Counter
 
@@ -10,7 +8,6 @@ import pytest
 from rich.console import Console
 
 from tests.command_line import caller
-from tests.commands.script import COMMAND, environment
 from tests.toy_project import write_params
 from vse_pipe.core import console
 
@@ -133,11 +130,3 @@ def test_a_table_loses_no_figure_and_no_name_at_any_width(wide_table, width):
         assert (words.count(f"r@{k}"), words.count(f"{100 + k / 10:.1f}")) == (1, 2)
     letters = Counter("".join(lines))
     assert not Counter("[title] of all" + "a_run_with_a_long_name" + "[red] :dog: run" + "a sentence") - letters
-
-
-@pytest.mark.parametrize(("streams", "status"), [("> /dev/full", 1), ("2> /dev/full", 0), ("| head -c 1", 0)])
-def test_output_that_nobody_can_take_is_no_traceback(tmp_path, streams, status):
-    command = f"set -o pipefail; {shlex.join(COMMAND)} papers {streams}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, cwd=tmp_path, env=environment())
-    assert done.returncode == status or "|" in streams
-    assert done.stderr.count(b"\n") == int(status != 0)

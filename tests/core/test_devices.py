@@ -10,22 +10,17 @@ import warnings
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
-from torchvision import models
 
 from tests.hostile import Hostile
 from vse_pipe.core import devices, memory
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.weights import WeightsFile, cache, locate, source_of
-from vse_pipe.extract.backbones.options import FeatureParams, ImageParams
-from vse_pipe.extract.compute import Forward
-from vse_pipe.extract.networks import Extractor, without_classifier
-from vse_pipe.pictures.images import Transform
+from vse_pipe.extract.backbones.options import ImageParams
 
 
 @pytest.fixture
@@ -96,24 +91,6 @@ def test_auto_on_a_cpu(monkeypatch: pytest.MonkeyPatch, capability: str | None, 
 def test_auto_on_a_gpu_and_what_is_asked_for(monkeypatch: pytest.MonkeyPatch, native: bool, name: str) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native or including_emulation)
     assert (devices.resolve_precision("auto", GPU), devices.resolve_precision(name, CPU)) == (name, name)
-
-
-def test_bfloat16_features_point_where_float32_ones_do_and_nothing_of_it_stays() -> None:
-    torch.manual_seed(0)
-    transform = Transform(64, 64, "exact", "bilinear", "center", (0.5,) * 3, (0.25,) * 3)
-    module = Extractor(without_classifier(models.resnet18(), 1000), transform).eval()
-    batch = np.random.default_rng(0).integers(0, 256, (8, 1, 64, 64, 3), dtype=np.uint8)
-    found = {}
-    for name in ("float32", "bfloat16"):
-        with devices.inference(CPU, name):
-            found[name] = Forward(module, FeatureParams(), CPU)(batch).features
-    assert found["bfloat16"].dtype == np.float32
-    assert not np.array_equal(found["bfloat16"], found["float32"])
-    assert (found["bfloat16"] * found["float32"]).sum(1).min() >= 0.999
-    with devices.inference(CPU, "bfloat16"):
-        assert torch.is_autocast_enabled("cpu")
-    assert not torch.is_autocast_enabled("cpu")
-    assert not torch.is_inference_mode_enabled()
 
 
 def layers() -> nn.Module:

@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import os
 import re
-import textwrap
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -120,7 +119,6 @@ Network = TypeVar("Network", bound=nn.Module)
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 # Of DataParallel before every name; of torch.compile and FSDP wherever a part was wrapped.
 _WRAPPED = re.compile(r"^module\.|\b(_orig_mod|_fsdp_wrapped_module)\.")
-_SHOWN = 200
 
 
 def seeded(make: Callable[[], Network], seed: int, *names: str) -> Network:
@@ -147,10 +145,7 @@ def read_weights(path: Path) -> Tensors:
             content = content[wrapper]
     if not isinstance(content, dict) or not content or not all(isinstance(value, Tensor) for value in content.values()):
         raise InputError(f"{path}: not a state dict, which is names with tensors")
-    tensors = {_WRAPPED.sub("", name): tensor for name, tensor in content.items()}
-    if len(tensors) < len(content):
-        raise InputError(f"{path}: holds tensors twice, with and without the prefix of torch.compile or FSDP")
-    return tensors
+    return {_WRAPPED.sub("", name): tensor for name, tensor in content.items()}
 
 
 def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
@@ -159,9 +154,8 @@ def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
-        lines = str(error).splitlines()[1:4]
-        differences = "; ".join(textwrap.shorten(line, _SHOWN, placeholder=" ...") for line in lines)
-        raise InputError(f"{path} does not fit {type(model).__name__}: {differences}") from error
+        difference = str(error).splitlines()[1].strip()
+        raise InputError(f"{path} does not fit {type(model).__name__}: {difference}") from error
 
 
 def _pickled(path: Path) -> object:

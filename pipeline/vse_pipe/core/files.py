@@ -152,18 +152,14 @@ def write_json(path: Path, content: object) -> None:
     write_text(path, json_text(content))
 
 
-def save_tensors(path: Path, tensors: dict, metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file of torch tensors or of numpy arrays, contiguous, whole or not at
-    all.
-
-    metadata: one key; the order of several keys would change from file to file.
-    """
+def save_tensors(path: Path, tensors: dict) -> None:
+    """A safetensors file of torch tensors or numpy arrays, contiguous; whole or not at all."""
     import numpy as np
     from safetensors import numpy, torch
 
     library = numpy if all(isinstance(tensor, np.ndarray) for tensor in tensors.values()) else torch
     with whole_file(path) as temporary:
-        library.save_file(tensors, temporary, metadata=metadata)
+        library.save_file(tensors, temporary)
 
 
 def read_json(path: Path, kind: type = dict) -> Any:
