@@ -121,7 +121,7 @@ def _noise(path: Path) -> object:
 
 
 def _regions(path: Path) -> object:
-    index = tsv_index([path])
+    index, _ = tsv_index([path])
     return [read_row(index, Item(0, f"{bottom_up.NUMBERS[n]}.jpg", "", "x"), "file", (3, 5)) for n in (0, 1)]
 
 

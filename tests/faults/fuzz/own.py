@@ -17,7 +17,6 @@ from tests.faults.fuzz.child import Reader
 from vse_pipe.artifacts import captions, embeddings, evaluation, features, images, model_files, pairs, texts
 from vse_pipe.extract.job import Output, Shard
 from vse_pipe.extract.shards import Shards, read
-from vse_pipe.project import paths
 from vse_pipe.train import restore
 
 _RUN = Path("data/train/sum")
@@ -78,6 +77,5 @@ def readers() -> list[Reader]:
         *_on(evaluation.read_ranks, ranked / evaluation.RANKS),
         *_on(evaluation.read_occurrence, ranked / evaluation.OCCURRENCE),
         *_on(evaluation.read_metrics, ranked / evaluation.METRICS, digested=False),
-        *_on(lambda _: paths.recorded_seconds(_RUN), paths.timing_file(_RUN), digested=False),
         *_on(lambda _: read(_shards().files()[0]), *sorted(Path("shards/shards/aaaaaaaaaaaaaaaa").iterdir())),
     ]
