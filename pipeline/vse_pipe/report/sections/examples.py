@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from vse_pipe.artifacts.catalogue import Catalogue
-from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
+from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.artifacts.images import DESCRIBED
 from vse_pipe.core.seeds import generator
 from vse_pipe.project.registry import SIMILARITIES
@@ -172,7 +172,6 @@ def _failure_side(result: Evaluation, direction: str, previews: Previews) -> dic
 
 
 _TRUE, _FOUND = ("x1", "y1", "x2", "y2"), ("found_x1", "found_y1", "found_x2", "found_y2")
-_FIGURES = (*(f"r@{k}" for k in KS), "map")
 # Colours of the page; further phrases of a sentence repeat them.
 _COLOURS = 6
 # Side of a symbol, in its units.
@@ -193,32 +192,12 @@ def localisation(results: Results, collector: Collector) -> dict | None:
     return {
         "threshold": first["threshold"],
         "split": first["split"],
-        "runs": [_row(run.run, run.metrics["all"]) for run in localised],
-        "types": [
-            (run.run, [_row(name, figures) for name, figures in run.metrics["types"].items()]) for run in localised
-        ],
-        "bounds": _bounds(localised, results),
+        "runs": localised,
+        "bounds": {results.params.runs[run.run].dataset: run.metrics["proposals"] for run in localised},
+        "splits": DESCRIBED,
         "drawn": [run.run for run in drawn],
         "pictures": [_picture(drawn, int(image), collector) for image in examples],
     }
-
-
-def _row(name: str, figures: dict) -> dict:
-    intervals = figures.get("intervals", {})
-    cells = [(figures[key], intervals.get(key)) for key in _FIGURES]
-    return {"name": name, "figures": cells, **{key: figures[key] for key in ("mentions", "bound", "random_r@1")}}
-
-
-def _bounds(localised: list[Localisation], results: Results) -> list[tuple[str, list[dict]]]:
-    """The bounds of each data set of regions by split; a data set made by hand may have none."""
-    bounds = {}
-    for run in localised:
-        proposals = run.metrics["proposals"]
-        splits = [split for split in DESCRIBED if split in proposals]
-        bounds[results.params.runs[run.run].dataset] = [
-            {**proposals[split], "split": split, "percent": 100 * proposals[split]["recall"]} for split in splits
-        ]
-    return [(name, rows) for name, rows in bounds.items() if rows]
 
 
 def _picture(drawn: list[Localisation], image: int, collector: Collector) -> dict:
