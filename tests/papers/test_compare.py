@@ -12,15 +12,12 @@ from vse_pipe.papers.catalogue import RECALLS
 from vse_pipe.papers.overlay import (
     cautions,
     compared_figures,
-    incomparable,
     overlay,
     rows_of_model,
     run_name,
     setting_differences,
 )
-from vse_pipe.project import registry
 from vse_pipe.project.params.load import load
-from vse_pipe.project.params.typed import FeatureSet, Member
 
 METRICS = {
     "protocol": "folds",
@@ -79,30 +76,6 @@ def test_what_differs_is_named_with_both_values(run):
     ]
     assert setting_differences(ENTRY, changed) == expected
     assert cautions(ENTRY.marker, {}, changed) == [f"the run is not the row: {'; '.join(expected)}"]
-
-
-def test_figures_of_another_setting_have_no_difference_and_the_reasons_are_named(run):
-    resnet = Member("resnet152", registry.BACKBONES.options("resnet152")(weights="IMAGENET1K_V1"))
-    features = FeatureSet(dataset="coco", backbone=resnet)
-    sides = {way: {**METRICS[way], "queries": 5000} for way in ("image_to_text", "text_to_image")}
-    measured = {**METRICS, **sides}
-    assert incomparable(ENTRY.marker, measured, "nns", [(run, features)]) == []
-    assert all(row[3] is not None for row in compared_figures(ENTRY.marker, measured, "nns", [(run, features)]))
-    mobile = Member("torchvision", registry.BACKBONES.options("torchvision")(model="mobilenet_v3_small"))
-    other = dataclasses.replace(run, dataset="flickr8k"), features.model_copy(update={"backbone": mobile})
-    newer = Member("resnet152", registry.BACKBONES.options("resnet152")())
-    later = features.model_copy(update={"backbone": newer})
-    few = {**measured, "image_to_text": {**sides["image_to_text"], "queries": 108}}
-    reasons = {
-        "data set flickr8k here, coco in the row": (measured, other),
-        "backbone torchvision here, resnet152 in the row": (measured, other),
-        "weights imagenet here, IMAGENET1K_V1 in the row": (measured, (run, later)),
-        "protocol full here, folds (c2) in the row": ({**measured, "protocol": "full"}, (run, features)),
-        "test images 108 here, 5,000 in the row": (few, (run, features)),
-    }
-    for reason, (metrics, trained) in reasons.items():
-        assert reason in incomparable(ENTRY.marker, metrics, "nns", [trained])
-        assert all(row[3] is None for row in compared_figures(ENTRY.marker, metrics, "nns", [trained]))
 
 
 ENTRIES = [entry for paper in catalogue.names() for entry in catalogue.entries(paper) if ":" not in entry.id]

@@ -16,7 +16,7 @@ from tests.report import project as base
 from vse_pipe.core.seeds import generator
 from vse_pipe.report import vega
 from vse_pipe.report.formatting import fixed, interval, percent, plural, signed, significant, thousands
-from vse_pipe.report.picks import KINDS, change, mix
+from vse_pipe.report.picks import change, mix
 from vse_pipe.report.sections.criteria import _points, log_edges
 
 
@@ -129,12 +129,3 @@ def test_what_a_criterion_changes_and_the_queries_shown_of_it_equal_the_loops(hi
     kinds = {number: naive.kind(before.at[number, "hit_1"], after.at[number, "hit_1"]) for number in before.index}
     assert found[0].tolist() == [number for number, kind in kinds.items() if kind == "repaired"]
     assert found[1].tolist() == [number for number, kind in kinds.items() if kind == "broken"]
-
-
-def test_kinds_take_turns_and_another_seed_chooses_other_queries():
-    hits = [(False, True)] * 9 + [(True, True)] * 9 + [(False, False)] * 9 + [(True, False)]
-    picks = mix(*tables(hits), 8, generator(1, "t"))
-    assert [pick.kind for pick in picks] == [*KINDS, "repaired", "right", "wrong", "repaired"]
-    hits = [(False, True)] * 50
-    first, second = ({pick.query_id for pick in mix(*tables(hits), 5, generator(seed, "t"))} for seed in (1, 2))
-    assert first != second
