@@ -21,8 +21,6 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train.losses.hub import plan
-from vse_pipe.train.model import build
-from vse_pipe.train.optimise import optimizer_for
 from vse_pipe.train.restore import load
 from vse_pipe.train.scored import LossTerms, Scored, fits
 from vse_pipe.train.stage import train
@@ -248,8 +246,3 @@ def test_the_temperature_is_trained_and_kept_and_a_rate_of_its_own_moves_what_is
         train(params, "sum", "cpu")
         moved[lr] = abs(model_files.read(paths.trained("sum")).weights[BIAS].item() + 10)
     assert moved[0.3] > 10 * moved[None] > 0
-    node = _project(tmp_path, monkeypatch).runs["sum"]
-    arguments = node.image, node.text, node.similarity, (6,), 12, 8, 0
-    plain, learning = build(*arguments), build(*arguments, loss=node.loss)
-    assert learning.state_dict().keys() - plain.state_dict().keys() == {LOG_SCALE, BIAS}
-    assert len(optimizer_for(learning, node.train).param_groups) == 1
