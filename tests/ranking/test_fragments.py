@@ -73,18 +73,6 @@ def test_vectors_are_their_own_pooled_vectors_and_those_of_several_models_give_t
     torch.testing.assert_close(together @ together.T, expected)
 
 
-LENGTHS = st.lists(st.integers(1, 5), min_size=1, max_size=6)
-
-
-@given(LENGTHS)
-def test_padding_and_packing_are_inverse(lengths):
-    words = _words(lengths)
-    padded = words.padded()
-    assert padded.shape == (len(lengths), max(lengths), 4)
-    spoilt = torch.cat([padded, torch.full((len(lengths), 1, 4), torch.nan)], dim=1)
-    assert torch.equal(Words.from_padded(spoilt, words.lengths).vectors, words.vectors)
-
-
 def _sides(images: int = 7, captions: int = 9) -> tuple[torch.Tensor, Words]:
     return _regions(images, 2), _words(RNG.integers(1, 4, captions).tolist())
 

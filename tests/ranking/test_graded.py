@@ -140,14 +140,6 @@ def test_listed_against_loops(ties, dtype):
     check()
 
 
-def test_the_block_may_start_anywhere_and_a_query_may_have_no_correct_item():
-    truth = listed([np.array([0]), np.array([1, 2]), np.array([0, 2])], 3)
-    scores = torch.tensor([[0.1, 0.9, 0.5], [0.9, 0.1, 0.5]])
-    assert positions(scores, slice(1, 3), truth, "pessimistic").tolist() == [0.0, 1.0, 0.0, 1.0]
-    truth = listed([np.array([0]), np.array([1]), np.array([], np.int64)], 2)
-    assert positions(torch.tensor([[0.0, 1], [2, 0]]), slice(1, 3), truth, "pessimistic").tolist() == [0.0]
-
-
 @pytest.mark.parametrize("ties", POLICIES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_scores_that_are_not_finite_are_refused(bad, ties):

@@ -42,12 +42,6 @@ def test_a_query_without_a_correct_item_is_refused():
         Truth.by_image(np.array([1, 2, 3]), np.array([2]))
 
 
-def test_holds_says_which_pairs_are_correct():
-    truth = listed([np.array([2, 0]), np.array([1]), np.array([0, 1, 2])], 3)
-    rows, columns = np.divmod(np.arange(9), 3)
-    assert truth.holds(rows, columns).tolist() == [True, False, True, False, True, False, True, True, True]
-
-
 def test_pairs_of_ids_say_what_is_correct():
     queries, items = np.array([30, 10, 20]), np.array([5, 9, 7, 1])
     pairs = [(10, 7), (20, 1), (10, 5), (10, 7), (20, 99), (77, 5)]

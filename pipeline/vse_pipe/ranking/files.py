@@ -120,12 +120,12 @@ def _safetensors(path: Path, key: str) -> Content:
     memory.reserve(str(path), path.stat().st_size)
     with damaged(path, "not a whole file of safetensors"), safe_open(path, framework="pt") as file:
         names = list(file.keys())
-        known = [name for name in names if name in ("embedding", side) or len(names) == 1]
-        if not known:
+        candidates = [name for name in names if name in ("embedding", side) or len(names) == 1]
+        if not candidates:
             raise InputError(f"{path}: holds {', '.join(names) or 'no tensor'}; expected one, or embedding or {side}")
-        tensor = file.get_tensor(known[0])
+        tensor = file.get_tensor(candidates[0])
     array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-    return Content(_matrix(f"{path}: tensor '{known[0]}'", array))
+    return Content(_matrix(f"{path}: tensor '{candidates[0]}'", array))
 
 
 LOADERS: dict[str, Callable[[Path, str], Content]] = {
