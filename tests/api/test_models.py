@@ -20,7 +20,7 @@ from tests.train import painted
 from vse_pipe.api import models
 from vse_pipe.api.models import load
 from vse_pipe.artifacts import captions, embeddings, features
-from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError
+from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
 from vse_pipe.embed.stage import embed
 from vse_pipe.export.pack import pack
 from vse_pipe.project import paths
@@ -184,18 +184,6 @@ def test_a_folder_without_a_model_is_refused_in_one_line(project, tmp_path, name
     with pytest.raises(PipelineError, match=message) as caught:
         load(folder)
     assert "\n" not in str(caught.value)
-
-
-def test_an_unknown_device_and_texts_that_changed_are_refused(project):
-    with pytest.raises(UsageError, match="unknown device 'gpu'"):
-        load(project / "hub/sum", "gpu")
-    meta = project / paths.extracted("toy", "words") / "meta.json"
-    with kept(meta):
-        meta.write_text(meta.read_text().replace('"tokens.npy": "', '"tokens.npy": "0'))
-        with pytest.raises(
-            IntegrityError, match="not the texts that the model was trained on; run `vse-pipe train --run sum`"
-        ):
-            load(project / "data/train/sum").encode_captions(["a red dog"])
 
 
 @pytest.mark.parametrize(("key", "name"), [("dataset", "../../../secret"), ("texts", "/etc")])

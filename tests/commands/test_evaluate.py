@@ -1,8 +1,6 @@
 """`vse-pipe rank` on the user's files: figures against plain loops, what it writes, and one message a fault."""
 
 import json
-import math
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.command_line import failure, json_document, output
+from tests.command_line import failure, json_document
 from tests.commands.script import arguments, prefixed
 from tests.evaluate.files import sample, write, write_npy
 from tests.naive import evaluate as naive
@@ -42,19 +40,6 @@ def test_parquet_gives_the_figures_of_the_loops(call, tmp_path, kind):
     assert 20 < document["image_to_text"]["r@1"] < 95
     recalls = [document[way][f"r@{k}"] for way in ("image_to_text", "text_to_image") for k in (1, 5, 10)]
     assert document["rsum"] == pytest.approx(sum(recalls), abs=1e-5)
-
-
-def test_one_criterion_is_one_document_several_are_keyed(call, tmp_path):
-    files = write(sample(), tmp_path)
-    out, _ = output(call, "rank", *arguments(files), "--inference", "csls", "--json")
-    document = json.loads(out)
-    assert out == json.dumps(document, indent=2, sort_keys=True) + "\n"
-    assert {"image_to_text", "text_to_image", "rsum", "hs_sum", "inference", "bank"} <= set(document)
-    assert (document["inference"], document["bank"], document["transductive"]) == ("csls", "test", True)
-    assert all(math.isfinite(value) for value in document["image_to_text"].values())
-    both = evaluated(call, files, "csls, nns", "--inference", "nns")
-    assert (list(both), both["csls"]) == (["csls", "nns"], document)
-    assert list(json_document(call, "rank", *arguments(files), "--json")) == ["csls", "is", "nns"]
 
 
 def test_parameters_are_chosen_under_the_bank_that_is_used(call, tmp_path):
@@ -115,31 +100,9 @@ def test_out_holds_what_an_evaluation_holds_and_nothing_else_is_replaced(call, t
     assert thesis.read_text() == "years of work"
 
 
-@pytest.mark.parametrize(
-    ("changes", "status", "message"),
-    [
-        (lambda one: {"images": np.full_like(one.images, np.nan)}, 3, "a.parquet: 24 rows hold NaN or infinite values"),
-        (lambda one: {"owners": np.r_[999, one.owners[1:]]}, 3, "b.parquet: 1 images of captions are not in"),
-        (lambda one: {}, 5, "a.parquet: damaged Parquet file"),
-    ],
-)
-def test_a_fault_is_one_line_with_its_status(call, tmp_path, changes, status, message):
-    """All faults of files: tests/evaluate."""
-    one = sample()
-    files = write(one.but(**changes(one)), tmp_path)
-    if status == 5:
-        files.images.write_bytes(files.images.read_bytes()[:-100])
-    found, out, err = call("rank", *arguments(files), "--out", "out")
-    assert (found, out, err.count("\n")) == (status, "", 1), err
-    assert re.match(f"error: .*{message}", err)
-    assert not (tmp_path / "out").exists()
-
-
 FILES = ("--images", "a.npy", "--captions", "b.npy")
 USAGE = [
     (("--images", "a.npy"), "--images and --captions go together"),
-    (("--qrels", "cxc"), "options for vectors of your own need --images and --captions"),
-    ((*FILES, "--inference", "cls"), "unknown inference criterion 'cls'; did you mean 'csls'"),
     ((*FILES, "--bank-images", "c.npy"), "--bank-images and --bank-captions go together"),
 ]
 
@@ -154,7 +117,6 @@ def test_options_that_do_not_go_together_are_status_2(call, given, message):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("evaluate.ties=worst", "--set evaluate.ties: input should be 'pessimistic'"),
         ("evaluate.bank=train", "evaluate.bank and evaluate.split name parts of a run"),
         ("evaluate.tune=true", "csls: nothing chooses parameters without --val-images and --val-captions"),
     ],

@@ -1,19 +1,13 @@
 """vse-pipe export and pack, and rankings in the format of TREC."""
 
-import json
-
 import numpy as np
 import pytest
 
-from tests.command_line import caller, failure, json_document, output
-from tests.commands.script import arguments
+from tests.command_line import failure, output
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.files import sample, write
 from tests.toy_project import write_params
-
-FILES = ("--images", "a.parquet", "--captions", "b.parquet")
-TREC = ("export", "--to", "trec", "--out", "o", *FILES, "--inference")
 
 
 def test_a_run_is_exported_to_where_the_command_was_called(call, tmp_path, monkeypatch):
@@ -30,8 +24,6 @@ def test_a_run_is_exported_to_where_the_command_was_called(call, tmp_path, monke
     ("given", "message"),
     [
         ((), "export what? give --run, or --images and --captions"),
-        (("--run", "summ"), "unknown run 'summ'; did you mean 'sum'? known: sum"),
-        ((*FILES, "--inference", "rgm"), "rgm is more than one number an item"),
     ],
 )
 def test_wrong_usage_is_status_2_and_one_line(call, tmp_path, given, message):
@@ -43,28 +35,6 @@ def test_wrong_usage_is_status_2_and_one_line(call, tmp_path, given, message):
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"error: {message}")
     assert not (tmp_path / "o").exists()
-
-
-def test_a_run_is_packed_to_where_the_command_was_called(made, monkeypatch, capsys):
-    call = caller(monkeypatch, capsys)
-    out, err = output(call, "pack", "--run", "sum", "--out", "deep/hub", "--licence", "mit", "--json")
-    digests = json.loads(out)["sha256"]
-    assert f"deep/hub: run sum, sha256 of config.json {digests['config.json']}" in err
-    assert 'license: "mit"' in (made / "deep" / "hub" / "README.md").read_text()
-    err = failure(call, 2, "pack", "--run", "summ", "--out", "hub")
-    assert err == "error: unknown run 'summ'; did you mean 'sum'? known: sum\n"
-
-
-@pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
-def test_an_exported_ranking_has_the_figures_of_its_evaluation(call, tmp_path, direction):
-    files = write(sample(), tmp_path)
-    wanted = json_document(call, "rank", *arguments(files), "--inference", "csls", "--json")[direction]
-    output(call, *TREC, "csls", "--direction", direction)
-    files = ("--trec-run", "o/run.txt", "--qrels", "o/qrels.txt")
-    found = json_document(call, "rank", *files, "--json")
-    for name in ("r@1", "r@5", "r@10", "mrr", "map", "map@r", "r_precision", "ndcg@10", "queries"):
-        assert found[name] == pytest.approx(wanted[name], abs=1e-4), name
-    assert found["graded_ndcg@10"] == found["ndcg@10"]
 
 
 def test_the_table_and_what_does_not_go_together(call, tmp_path):

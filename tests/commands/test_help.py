@@ -72,11 +72,8 @@ def complete(tmp_path, monkeypatch, capsys):
 
 
 OFFERED = [
-    (("ch",), ["choose", "check"]),
     (("train", "--run", ""), ["hal", "sum"]),
-    (("evaluate", "--run", ""), ["both", "hal", "sum"]),
     (("train", "--loss", "su"), ["sum"]),
-    (("extract", "--features", "p"), ["plain"]),
     (("extract", "--backbone", "res"), ["resnet152"]),
     (("evaluate", "--inference", "nns,cs"), ["nns,csls"]),
     (("export", "--to", ""), ["atlas", "faiss", "npy", "parquet", "trec"]),

@@ -50,10 +50,6 @@ def test_the_parameters_of_a_row_and_that_apply_needs_a_project(call):
     assert "no params.yaml" in failure(call, 2, *ROW, "--apply")
 
 
-def test_a_value_of_set_in_the_place_of_a_section_is_refused(call):
-    assert failure(call, 2, "-S", "train=5", *ROW) == "error: --set: train: expected a mapping of values, got 5\n"
-
-
 def test_apply_writes_the_row_and_the_values_of_set(project, tmp_path):
     (tmp_path / "below" / "row.yaml").write_text(project("papers", "vsepp", "4.4")[1])
     assert (project("apply", "row.yaml")[0], list(load(tmp_path / "params.yaml").runs)) == (0, ["vsepp_4_4"])
@@ -67,9 +63,7 @@ def test_apply_writes_the_row_and_the_values_of_set(project, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["hal-aai2020"], "unknown paper 'hal-aai2020'; did you mean 'hal-aaai2020'?"),
         (["hal-aaai2020", "2.122"], "hal-aaai2020 has no row '2.122'; did you mean '2.22'?"),
-        (["hal-aaai2020", "--apply"], "--apply needs a paper and a row"),
         (["hal-aaai2020", "2.12", "--apply", "--json"], "exclude each other"),
     ],
 )

@@ -1,7 +1,6 @@
 """vse-pipe audit and localize, and runs on another data set."""
 
 import contextlib
-import json
 import os
 import shutil
 from pathlib import Path
@@ -11,15 +10,12 @@ import pytest
 from tests import regions_project as made
 from tests.command_line import caller, failure, json_document, output
 from tests.toy_project import write_params, write_prepared
-from vse_pipe.audit import stage
 from vse_pipe.project.params.document import read_document
 
 
 @pytest.mark.parametrize(
     ("given", "status", "message"),
     [
-        ((), 2, ""),
-        (("--run", "sum", "--limit", "-1"), 2, ""),
         (("--run", "summ"), 2, "error: unknown run 'summ'; did you mean 'sum'? known: sum\n"),
         (("--run", "sum"), 3, "error: data/train/sum/config.json does not exist; make it with `vse-pipe train"),
     ],
@@ -31,16 +27,6 @@ def test_an_audit_that_cannot_be_made_has_its_status(call, tmp_path, given, stat
     assert (found, out, err.startswith(message)) == (status, "", True)
     assert err.count("\n") == 1 if message else err
     assert not list(tmp_path.glob("data/audit/*/"))
-
-
-def test_options_reach_the_stage_and_json_is_one_document(call, tmp_path, monkeypatch):
-    write_params(tmp_path)
-    seen, told = [], {"run": "sum", "pairs": 3, "expected": 1, "interval": None, "ranked": []}
-    monkeypatch.setattr(stage, "audit", lambda params, *rest: seen.append(rest) or told)
-    arguments = ("audit", "--run", "sum", "--limit", "5", "--device", "cpu")
-    status, out, err = call(*arguments, "--json")
-    assert (status, err, json.loads(out)["expected"], seen) == (0, "", 1, [("sum", 5, "cpu")])
-    assert "probably mismatched" in call(*arguments)[1]
 
 
 ASKED = ("--run", "toy", "--image", "none.png", "--phrase")
@@ -71,12 +57,9 @@ def test_a_table_and_one_document(call, localize_project) -> None:
 @pytest.mark.parametrize(
     ("given", "status", "message"),
     [
-        (("--run", "toyy"), 2, "error: unknown run 'toyy'; did you mean 'toy'? known: toy"),
         (("--run", "toy"), 3, "error: data/embed/toy/images.parquet does not exist; make it with `vse-pipe embed"),
         (("--run", "toy", "--phrase", "a dog"), 2, "error: give a photo with --image and what to find in it"),
-        ((*ASKED, "a dog", "--out", "params.yaml"), 2, "error: --out params.yaml: name a .png file in a folder that"),
         ((*ASKED, "a dog", "--out", "notes.png"), 2, "error: --out: notes.png exists and is no drawing of `vse-pipe"),
-        ((*ASKED, "a dog", "--device", "gpu"), 2, "error: unknown device 'gpu'; known: auto, cpu, cuda or cuda:N"),
         ((*ASKED, "a dog"), 4, "error: none.png: no such file"),
         (("--run", "toy", "--image", "pipe.png", "--phrase", "a dog"), 3, "error: pipe.png is no regular file"),
     ],

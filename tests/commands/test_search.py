@@ -115,10 +115,8 @@ def test_called_again_it_finds_its_entries_and_only_what_changed(call, tmp_path)
     ("arguments", "message"),
     [
         ((), "index what? params.yaml has no folder of pictures yet; name one: vse-pipe index FOLDER"),
-        (("../My Photos", "--run", "sun"), "unknown run 'sun'; did you mean 'sum'?"),
         (("../My Photos", "--run", "given"), ELSEWHERE),
         (("../My Photos", "--run", "sum", "--name", "toy"), "params.yaml has 'toy' already, which is something else"),
-        (("../My Photos", "--run", "sum", "--name", "a/b"), "--name 'a/b': expected letters, digits"),
     ],
 )
 def test_wrong_questions_change_nothing(call, arguments, message):
@@ -203,15 +201,6 @@ def _by_hand(sentence: str, folder: Path) -> dict[str, float]:
 RED = ("search", "a red disc", "--run", "sum")
 
 
-def test_a_sentence_gives_a_table_and_its_remarks_and_json_one_document(call):
-    out, err = output(call, "search", "a red zorg disc", "--run", "sum", "--k", 3)
-    rows = [line for line in out.splitlines() if line.strip()[:1] in set("123")]
-    assert (len(rows), ".png" in rows[0]) == (3, True)
-    assert "its first caption" in out
-    assert "nns, 10 images of test" in out
-    assert err == "run sum (as asked)\nnot in the vocabulary: zorg\n"
-
-
 def test_html_replaces_nothing_but_its_own_pages_and_no_results_are_no_search(call):
     before, err = Path("params.yaml").read_bytes(), failure(call, 2, *RED, "--html", "params.yaml")
     assert err.startswith("error: --html: ")
@@ -264,7 +253,6 @@ def test_a_condition_and_groups_narrow_the_answer_until_nothing_fits(call):
             "data/train/given: features 'precomp' were computed elsewhere",
         ),
         (("a box + gone.jpg", "--run", "sum"), 4, "gone.jpg: no such file"),
-        (("a box + image:6", "--run", "sum"), 3, "data/embed/sum: run 'sum' has embedded no"),
     ],
 )
 def test_what_cannot_be_answered_is_one_line_and_its_status(call, given, status, message):

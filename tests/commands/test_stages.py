@@ -3,14 +3,12 @@
 import shutil
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from tests.command_line import caller, failure, output
 from tests.extract import project
-from vse_pipe.commands import _project
-from vse_pipe.core.errors import UsageError, missing_package
+from vse_pipe.core.errors import missing_package
 
 WHAT = f"error: {missing_package('engine ray', 'ray')}\n"
 
@@ -41,19 +39,10 @@ def test_params_yaml_and_set_name_the_engine(extract, monkeypatch) -> None:
     output(extract, "--features", "small")
 
 
-def test_a_mistake_in_a_run_is_told_before_anything_is_extracted(extract) -> None:
-    params, members = Path("params.yaml"), "scheme: plain, similarity: cosine, text: gru, image: linear"
-    text = f"{{dataset: tinny, features: small, texts: t, noise: n, loss: summ, {members}}}"
-    params.write_text(params.read_text().replace("runs: {}", f"runs: {{a: {text}}}"))
-    assert "unknown loss 'summ'" in failure(extract, 2, "--features", "small")
-    assert not Path("data/extract/tiny/small").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--shard", "1/2"), "--shard divides the images of one feature set: name it with --features"),
-        (("--shard", "1/2", "--features", "small", "--texts", "t"), "--shard divides the images"),
         (("--shard", "3/2", "--features", "small"), "--shard 3/2: expected i/n with i from 1 to n"),
     ],
 )
@@ -97,12 +86,3 @@ def test_what_is_not_ours_is_never_removed(made, monkeypatch, capsys, command, o
     inside = "not a file of this output, which is to be replaced"
     why = inside if out.endswith("nns") else "a file lies in the place of a folder"
     assert (last_line().partition(";")[0], folder.read_text()) == (f"error: {folder}: {why}", "mine")
-
-
-def test_an_ensemble_is_refused_with_its_runs_where_a_model_is_needed():
-    pair = SimpleNamespace(members=("sgr", "saf"))
-    nodes = {"runs": {"sgr": 1, "saf": 2}, "ensembles": {"sgraf": pair}, "groups": {}, "transfers": {}}
-    params = SimpleNamespace(**nodes, models=lambda name: (name,))
-    with pytest.raises(UsageError, match=r"'sgraf' is an ensemble .* sgr or saf"):
-        _project.chosen_runs("sgraf", params)
-    assert (_project.chosen_runs("saf", params), _project.chosen_runs(None, params)) == (["saf"], ["sgr", "saf"])

@@ -130,24 +130,6 @@ def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, t
     assert json.loads(told)["judged"]["text_to_image"]["kendall"]["judgements"] == len(pairs)
 
 
-def _text(ids: np.ndarray, *first: str) -> np.ndarray:
-    """The ids as text, the first of them replaced."""
-    return np.r_[list(first), ids[len(first) :].astype(str)].astype(object)
-
-
-@pytest.mark.parametrize(
-    ("image_ids", "owners", "message"),
-    [
-        (lambda ids: _text(ids, "A"), lambda ids: ids, "b.parquet: the image_ids are numbers, those of"),
-        (lambda ids: _text(ids[[0, *range(len(ids) - 1)]]), _text, "1 ids occur more than once: image_id "),
-    ],
-)
-def test_faults_are_told_with_the_text(call, tmp_path, image_ids, owners, message):
-    one = sample()
-    files = write(replace(one, image_ids=image_ids(one.image_ids), owners=owners(one.owners)), tmp_path)
-    assert message in " ".join(failure(call, 3, "rank", *arguments(files)).split())
-
-
 def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
     """Running numbers of another folder mean other pictures; the same name with the same vector is the same picture."""
     call, *_ = project

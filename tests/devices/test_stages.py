@@ -77,7 +77,7 @@ def _go_through_every_stage(device: torch.device, params: Params) -> None:
         hits = Engine.open(params, "r", device=name).by_text("red dog", k=3)
         results.append((figures, found["expected"], found["pairs"], [hit.image_id for hit in hits.hits]))
         export_run(params, "r", "csls", "npy", "text_to_image", Path("exported"), name)
-        encode_captions(params, "r", Path("words.txt"), None, Path("captions.parquet"), name)
+        encode_captions(params, "r", Path("words.txt"), Path("captions.parquet"), name)
         vectors = {path.name: np.load(path) for path in Path("exported").glob("*.npy")}
         encoded = pq.read_table("captions.parquet")["embedding"].combine_chunks().flatten().to_numpy()
         written.append(vectors | {"encoded": encoded})

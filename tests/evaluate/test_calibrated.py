@@ -1,7 +1,5 @@
 """Calibration beside an evaluation of a run: fitted on val, measured on test, against the loops of tests.naive.evaluate."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -11,12 +9,8 @@ from tests.naive import evaluate as naive
 from tests.toy_project import load_params
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.evaluate.stage import evaluate
-from vse_pipe.evaluate.task import Task
-from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.calibration import fitted
-from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.criteria import parse
-from vse_pipe.ranking.fragments import Fused
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import BankSource, Split, cosine
 
@@ -96,14 +90,3 @@ def corrected(split, name):
     dense = (found.scale * torch.from_numpy(read.vectors @ seen.vectors.T) - found.bias).tolist()
     scored, matched, _ = zip(*naive.candidates(dense, correct(read.image_ids, seen.image_ids)), strict=True)
     return np.array(scored), np.array(matched)
-
-
-@pytest.mark.parametrize("rule", ["rrf", "cascade", "mean"])
-def test_scores_that_are_on_one_scale_for_a_query_only_are_not_calibrated(rule):
-    similarities = {"rrf": Fused([cosine, cosine]), "cascade": Cascade(cosine, cosine, 5)}
-    empty = np.empty(0, np.int64)
-    split, bank = Split(empty, empty, empty, torch.empty(0, 2), torch.empty(0, 2)), BankSource("test")
-    task = Task(split, bank, None, bank, similarities.get(rule, cosine), {}, EvaluateParams(calibrate="isotonic"))
-    assert task.is_calibrated(parse("csls", {})) == (rule == "mean")
-    assert not task.is_calibrated(parse("hungarian", {}))
-    assert not replace(task, options=EvaluateParams()).is_calibrated(parse("csls", {}))

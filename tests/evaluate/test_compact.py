@@ -44,8 +44,6 @@ def test_codes_cost_recall_and_rescoring_gives_it_back(project):
 @pytest.mark.parametrize(
     ("options", "inference", "about", "text"),
     [
-        (("64,x", None, None), "nns", {}, "--dims 64,x: expected whole numbers"),
-        (("4", None, 5), "nns", {}, "--rescore is of small vectors"),
         (("4", None, None), "rgm", {}, "rgm is more than one number an item"),
         (("4", None, None), "nns", {"normalised": "false"}, "run 'sum' has no unit vectors of one network"),
         ((None, "int8", None), "nns", {}, "no image of split 'train', it holds test, val"),

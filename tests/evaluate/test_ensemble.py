@@ -40,12 +40,6 @@ def test_vectors_of_two_widths_are_scored_by_the_mean_of_their_products(one, tmp
     assert both.compared_by == "cosine + cosine"
 
 
-def test_a_split_counts_only_where_every_run_embedded_it(one, tmp_path):
-    both = Ensemble((one, _embedded(tmp_path / "other", *sides({"test": 4}))))
-    assert both.has("test")
-    assert not both.has("val")
-
-
 def test_other_items_are_refused(one, tmp_path):
     images, captions = one.images, one.captions
     order = np.arange(len(captions.ids))[::-1]

@@ -158,8 +158,6 @@ def test_folds_rank_within_and_count_together(prepared):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("image_id caption_id\n1 2\n", "column 'grade' is missing"),
-        ("image_id caption_id grade\n1 2 -1\n", "row 1: a grade below 0"),
         ("image_id caption_id grade\n1 2 3\n", "none of its 1 rows is of images and captions that are there"),
     ],
 )

@@ -10,7 +10,7 @@ from tests.naive import evaluate as naive
 from vse_pipe.artifacts import embeddings, evaluation, identity
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
-from vse_pipe.core.errors import InputError, LockedError, UsageError
+from vse_pipe.core.errors import InputError, LockedError
 from vse_pipe.core.locks import claim
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
@@ -118,12 +118,6 @@ def test_a_collapsed_model_scores_next_to_nothing(project):
     for inference in ("nns", "csls", "gm"):
         metrics = measured(params(project), inference)
         assert metrics["text_to_image"]["r@1"] <= 10
-
-
-def test_what_does_not_exist_is_refused_before_any_work(project):
-    with pytest.raises(UsageError, match="unknown run 'summ'; did you mean 'sum'"):
-        evaluate(params(project), "summ", ["nns"], "cpu")
-    assert not (paths.DATA / "evaluate").exists()
 
 
 def test_a_failure_leaves_the_earlier_result_alone_and_a_second_writer_is_turned_away(project, monkeypatch):

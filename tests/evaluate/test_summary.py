@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from vse_pipe.evaluate import table
 
 
@@ -11,26 +9,6 @@ def metrics(inference: str = "nns", bank: str = "none", transductive: bool = Fal
     side = {"r@1": 10.0, "r@5": 20.0, "r@10": 30.0, "queries": 40, "items": 500}
     given = {"inference": inference, "split": "test", "protocol": "full", "bank": bank, "transductive": transductive}
     return given | {"image_to_text": dict(side), "text_to_image": dict(side), "rsum": 120.0, "hs_sum": 3.5} | more
-
-
-DEPENDS = "(transductive: a result depends on the other queries)"
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (metrics(), ""),
-        (metrics("is", "test", True), f"is: hubs corrected with the test queries themselves {DEPENDS}"),
-        (metrics("nnn", "train"), "nnn: hubs corrected with the queries of train (inductive)"),
-        (metrics("gm", "none", True), f"gm: queries are matched together {DEPENDS}"),
-        (
-            metrics("is+rgm", "b.parquet", True, split="files"),
-            f"is+rgm: hubs corrected with the queries of b.parquet; queries are matched together {DEPENDS}",
-        ),
-    ],
-)
-def test_the_bank_is_said_and_whether_results_depend_on_each_other(given, said):
-    assert table.figure_notes([given])[1:] == ([said] if said else [])
 
 
 def test_unjudged_queries_are_counted_and_the_interval_of_rsum_is_shown(capsys):

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.command_line import caller, json_document, output
 from tests.fragment_project import run_of, write_fragment_project
 from tests.train.conftest import extraction, painted_project  # noqa: F401 (fixtures)
 from tests.train.painted import RAW, RUN, loaded
@@ -94,29 +93,10 @@ def test_pictures_have_the_vectors_of_embed(painted_project, image):  # noqa: F8
     assert not Path("none.parquet").exists()
 
 
-def test_both_files_are_ranked_and_exported(painted_project, monkeypatch, capsys):  # noqa: F811
-    """As the data set itself, under the names of the pictures."""
-    embedded_run()
-    table = images.read(paths.prepared("toy"))
-    files = dict(zip(table["image_id"].to_pylist(), table["file"].to_pylist(), strict=True))
-    told = captions.read(paths.prepared("toy")).to_pylist()
-    _table("said.csv", [["image", "caption"], *([files[row["image_id"]], row["text"]] for row in told)])
-    call = caller(monkeypatch, capsys)
-    for arguments in (("--captions", "said.csv", "--out", "c.parquet"), ("--images", RAW, "--out", "i.parquet")):
-        output(call, "encode", "--run", "ft", *arguments, "--device", "cpu")
-    whole, sides = paths.embedded("ft"), ("--images", "i.parquet", "--captions", "c.parquet", "--inference", "csls")
-    found = json_document(call, "rank", *sides, "--json", "--out", "i")
-    own = ("--images", whole / embeddings.IMAGES, "--captions", whole / embeddings.CAPTIONS, "--inference", "csls")
-    assert found["rsum"] == json_document(call, "rank", *own, "--json")["rsum"]
-    assert set(pq.read_table("i/csls/ranks.parquet")["image_name"].to_pylist()) == set(files.values())
-    output(call, "export", *sides, "--to", "npy", "--out", "exported")
-
-
 NO_COLUMN = "no column caption among caption_id"
 CAPTIONS = [
     ("bad.txt", "a red dog\n\nblue\n", InputError, "line 2: the caption .* shows nothing"),
     ("bad.csv", "caption_id,caption\n1,a dog\n1,a tree\n", InputError, "'1' is given twice"),
-    ("bad.csv", "caption\na,dog\n", InputError, r"bad\.csv: .* Expected 1 columns, got 2"),
     ("bad.csv", "caption_id\n1\n", InputError, NO_COLUMN),
 ]
 

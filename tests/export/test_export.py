@@ -234,9 +234,7 @@ ABLE = "cannot go into vectors; these can: csls, dual_is, is, nnn, nns, sinkhorn
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"to": "fais"}, "unknown export target 'fais'; did you mean 'faiss'"),
         ({"to": "atlas"}, "--to atlas shows pictures and captions of a data set; give --run, not files"),
-        ({"direction": "text_to_text"}, "unknown direction 'text_to_text'; did you mean"),
         ({"params": EvaluateParams(tune=True)}, "nothing chooses parameters without --val-images"),
         *[({"inference": name}, ABLE) for name in ("rgm", "qb_norm")],
     ],

@@ -144,7 +144,6 @@ def test_keys_are_those_of_webdataset_and_uids_where_there_are_no_names(call):
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        (("--to", "cvs", "--out", "x"), 2, "unknown form 'cvs'; did you mean 'csv'"),
         (
             ("--to", "csv", "--out", "x", "--noise", "clean"),
             2,
