@@ -1,6 +1,5 @@
 """Every format: the memory that a source takes, the lengths and letters of captions, and ids that are text."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +9,9 @@ import pytest
 
 from tests import bombs
 from tests.prepare import _data
-from tests.prepare._data import entry, karpathy, picture, pictures, prepare, read, sample, shard
-from vse_pipe.artifacts import images, names
-from vse_pipe.core import memory, tables
+from tests.prepare._data import entry, karpathy, picture, pictures, read, sample, shard
+from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import sha256
 from vse_pipe.prepare.captions import LONGEST_CAPTION
 
 
@@ -185,18 +182,3 @@ def test_what_int64_holds_is_a_number_in_every_format(tmp_path, kind, number):
         assert sorted(source.images["image_id"].to_pylist()) == sorted(map(int, ids))
     else:
         assert sorted(_texts(source, "image_id")) == sorted(ids)
-
-
-def test_the_file_is_there_for_text_alone_and_images_tell_its_change(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    out = prepare("csv", ids_csv(tmp_path, ["5", "-3", "40"], "9876"))
-    assert not (out / names.NAME).exists()
-    prepare("csv", ids_csv(tmp_path))
-    held = names.read(out)
-    assert held.number("image_id", IDS[1]) == 0
-    assert held.number("image_id", "nothing") is None
-    assert held.label("caption_id", 3) == "c-4"
-    with pytest.raises(InputError, match=r"names\.parquet: no name for caption_id 4; prepare and embed"):
-        held.label("caption_id", 4)
-    assert tables.footer(images.read(out))[names.NAME] == sha256(out / names.NAME)
-    json.dumps(held.table.to_pylist())
