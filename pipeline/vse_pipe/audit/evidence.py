@@ -158,7 +158,7 @@ def _compared(
     other_images = pool.other_images(moved, rng)
     # The siblings of these captions move with them.
     stays = rng.random(len(moved)) < together
-    beside = {SIBLINGS: np.where(stays, pool.owners[moved], other_images)}
+    moved_images = {SIBLINGS: np.where(stays, pool.owners[moved], other_images)}
     folds = pool.caption_folds if trust else np.zeros_like(pool.owners)
     parts: list[tuple[pd.DataFrame, pd.DataFrame]] = []
     for fold in range(folds.max() + 1):
@@ -166,7 +166,7 @@ def _compared(
         captions, inside = np.flatnonzero(folds == fold), np.flatnonzero(folds[moved] == fold)
         real, simulated = dict[str, ndarray](), dict[str, ndarray]()
         for name, evidence in _fitted(view, names):
-            images = beside.get(name, other_images)[inside]
+            images = moved_images.get(name, other_images)[inside]
             real |= _named(name, _columns(evidence, captions, pool.owners[captions]))
             simulated |= _named(name, _columns(evidence, moved[inside], images))
         parts.append((pd.DataFrame(real, captions), pd.DataFrame(simulated, inside)))

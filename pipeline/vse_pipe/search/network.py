@@ -63,7 +63,7 @@ class Network:
         self._show(split)
 
     def _show(self, split: str) -> None:
-        parts = [_whole(part) if split == ALL else part for part in self.parts]
+        parts = [_all_splits(part) if split == ALL else part for part in self.parts]
         for part in parts:
             if not part.has(split):
                 advice = f"if the data set has it, name '{split}' in embed.splits and embed the run again"
@@ -188,7 +188,7 @@ class Network:
         return pooled(side) if self.vectors.joint else side
 
 
-def _whole(vectors: Vectors) -> Vectors:
+def _all_splits(vectors: Vectors) -> Vectors:
     """All splits as the split ``ALL``."""
     vectors.require_current(images.SPLITS)
     images_side, captions_side = (
