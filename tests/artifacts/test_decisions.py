@@ -88,13 +88,6 @@ def test_a_row_that_cannot_be_read_is_an_error_with_its_number(tmp_path, row, me
     assert path.read_bytes() == before
 
 
-def test_other_columns_are_refused(tmp_path):
-    path = tmp_path / "decisions.csv"
-    path.write_text("kind,id,decision\n")
-    with pytest.raises(InputError, match="row 1: expected the columns kind,id,doubt"):
-        decisions.read(path)
-
-
 def test_the_last_row_holds(tmp_path):
     path = tmp_path / "decisions.csv"
     _judged(

@@ -87,12 +87,6 @@ def test_auto_on_a_cpu(monkeypatch: pytest.MonkeyPatch, capability: str | None, 
     assert devices.resolve_precision("auto", CPU) == expected
 
 
-@pytest.mark.parametrize(("native", "name"), [(True, "bfloat16"), (False, "float32")])
-def test_auto_on_a_gpu_and_what_is_asked_for(monkeypatch: pytest.MonkeyPatch, native: bool, name: str) -> None:
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native or including_emulation)
-    assert (devices.resolve_precision("auto", GPU), devices.resolve_precision(name, CPU)) == (name, name)
-
-
 def layers() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
 
@@ -272,16 +266,3 @@ def test_random_never_looks_for_a_file_and_of_a_path_a_missing_pin_is_said(
     assert f"sha256: {DIGEST}" in capsys.readouterr().err
     assert locate(ImageParams(weights="own.pth", sha256=DIGEST), None, seed=1).about["pinned"]
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"weights": "gone.pth"}, MissingResource, "gone.pth: no such weights file"),
-        ({"weights": "own.pth", "sha256": "0" * 64}, IntegrityError, f"own.pth: sha256 is {DIGEST}, expected 0000"),
-    ],
-)
-def test_a_path_that_will_not_do(folder: Path, options: dict, error: type, message: str) -> None:
-    Path("own.pth").write_bytes(CONTENT)
-    with pytest.raises(error, match=message):
-        locate(ImageParams(**options), None, seed=1)

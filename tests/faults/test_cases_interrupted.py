@@ -1,4 +1,4 @@
-"""Cases 1 to 4, 27 and 30 of the acceptance suite: stages that are killed, stopped or starved."""
+"""Stages that are killed or told to stop."""
 
 import os
 import shutil
