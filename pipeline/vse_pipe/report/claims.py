@@ -19,7 +19,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import validated
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.comparison import ADDRESSES, FILES, SIGNIFICANT, Compared, Difference, Method, compare
+from vse_pipe.ranking.comparison import ADDRESSES, FILES, SIGNIFICANT, Compared, Difference, Method, Spread, compare
 from vse_pipe.ranking.intervals import holm
 from vse_pipe.report.formatting import markdown_row, spread
 
@@ -188,20 +188,18 @@ def _judged(claim: PaperClaim, left: Side, right: Side, figures: dict[tuple[str,
     if isinstance(figures, str):
         return replace(bare, verdict=NONE, reason=figures)
     difference = figures.get(tuple(claim.figure.split(".")))
-    if difference is not None and difference.p is not None:
-        return replace(bare, difference=difference, alone=_p_value(claim, difference))
-    reason = "hubness of single models has no test; give the runs seeds"
-    if difference is None or difference.doubt is None:
-        reason = "a matching's tables do not hold this figure query by query"
+    if difference is not None and difference.doubt is not None:
+        return replace(bare, difference=difference, alone=_p_value(claim, difference, difference.doubt))
+    reason = "a matching's tables do not hold this figure query by query"
     return replace(bare, verdict=NONE, reason=reason, difference=difference)
 
 
-def _p_value(claim: PaperClaim, row: Difference) -> float:
+def _p_value(claim: PaperClaim, row: Difference, doubt: Spread) -> float:
     """The p-value of no difference; for equality, of a difference equal to the nearer margin."""
     nulls = [0.0] if claim.margin is None else [-claim.margin, claim.margin]
     if claim.margin is not None and abs(row.difference) >= claim.margin:
         nulls = [nulls[int(row.difference > 0)]]
-    return max(p for null in nulls if row.doubt and (p := row.doubt.p_value(null)) is not None)
+    return max(map(doubt.p_value, nulls))
 
 
 def _decided(judged: Judged, p: float) -> Judged:
