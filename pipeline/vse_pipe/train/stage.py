@@ -126,12 +126,11 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     config = _config(params, name, table, stored, progress) | {"ended": ended}
     config |= {"backbone": network.described} if network else {}
     config |= {"wise": shares} if shares else {}
-    words = table.train_pairs.texts.words
     model_files.write_history(building, progress.history)
     if progress.records:
         pairs.write_rematching(building, progress.records)
     weights, *peer = progress.best
-    model_files.write(building, weights, words, config, *peer)
+    model_files.write(building, weights, table.train_pairs.texts.words, config, *peer)
     checkpoint.finish(building, out, mark, identities)
     paths.record_seconds(out, time.monotonic() - started)
     choice = "last" if scheme.keeps_last else "best"
