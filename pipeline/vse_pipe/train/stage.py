@@ -122,21 +122,25 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     shares = wise.interpolate(node, scheme, validate, progress, name)
     if not processes.is_first():
         return
-    ended = loop.ending(scheme, progress)
-    config = _config(params, name, table, stored, progress) | {"ended": ended}
+    config = _config(params, name, table, stored, progress) | {"ended": loop.ending(scheme, progress)}
     config |= {"backbone": network.described} if network else {}
     config |= {"wise": shares} if shares else {}
-    model_files.write_history(building, progress.history)
-    if progress.records:
-        pairs.write_rematching(building, progress.records)
-    weights, *peer = progress.best
-    model_files.write(building, weights, table.train_pairs.texts.words, config, *peer)
+    _write(building, table, progress, config)
     checkpoint.finish(building, out, mark, identities)
     paths.record_seconds(out, time.monotonic() - started)
     choice = "last" if scheme.keeps_last else "best"
     say(f"train {name}: {choice} epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
-    if not ended["converged"]:
+    if not config["ended"]["converged"]:
         say(f"train {name}: not converged: {model_files.unconverged(config)}")
+
+
+def _write(folder: Path, table: TrainTable, progress: checkpoint.Progress, config: dict) -> None:
+    """The files of the trained model."""
+    model_files.write_history(folder, progress.history)
+    if progress.records:
+        pairs.write_rematching(folder, progress.records)
+    weights, *peer = progress.best
+    model_files.write(folder, weights, table.train_pairs.texts.words, config, *peer)
 
 
 def _sampler(node: Run, table: TrainTable) -> Callable[[int], list[np.ndarray]]:
