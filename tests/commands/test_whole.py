@@ -79,7 +79,7 @@ def call(finished, tmp_path, monkeypatch, capsys):
 def test_every_command_says_how_many_are_left_out(finished):
     said = {command: err for (command, _), err in finished[1].items()}
     assert "1 of 21 images below shards cannot be used" in said["prepare"]
-    assert "1 images have no features" in said["extract"]
+    assert "20 of 21 images, 1 unreadable" in said["extract"]
     assert "1 images that could not be read are left out, with 1 captions" in said["embed"]
     assert "1 images of split 'test' that could not be read are left out" in said["evaluate"]
 

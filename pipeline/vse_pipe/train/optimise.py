@@ -139,12 +139,13 @@ def train_epoch(
 
 
 def _ahead(batches: Iterator[Batch], device: torch.device) -> Generator[Batch, None, None]:
-    """The batches. For a GPU a thread gathers and sends the next one while it computes. Processes
-    that train together send their rows themselves, because their exchanges must keep one order."""
+    """The batches on the device. For a GPU a thread gathers and sends the next one while it
+    computes. Processes that train together send their rows themselves, because their exchanges must
+    keep one order."""
+    placed = batches if processes.rank_count() > 1 else (batch.to(device) for batch in batches)
     if device.type != "cuda" or processes.rank_count() > 1:
-        yield from batches
+        yield from placed
         return
-    placed = (batch.to(device) for batch in batches)
     with ThreadPoolExecutor(1, thread_name_prefix="gather") as pool:
         following = pool.submit(next, placed, None)
         while (batch := following.result()) is not None:

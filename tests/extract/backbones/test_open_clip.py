@@ -60,7 +60,7 @@ def test_weights_that_are_not_those_are_refused():
     torch.save({"state_dict": load_file(model / pairs.WEIGHTS), "epoch": Path("a")}, "code.pt")
     for error, message, changes in [
         (IntegrityError, "expected 0000", {"sha256": "0" * 64}),
-        (InputError, r"does not fit CLIP: .*Unexpected key.*logit_bias", {"weights": str(other / pairs.WEIGHTS)}),
+        (InputError, "does not fit CLIP", {"weights": str(other / pairs.WEIGHTS)}),
         (InputError, "holds more than tensors, refused", {"weights": "code.pt"}),
         (MissingResource, r"gone\.safetensors: no such weights file", {"weights": "gone.safetensors"}),
     ]:
