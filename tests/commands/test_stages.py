@@ -44,6 +44,7 @@ def test_params_yaml_and_set_name_the_engine(extract, monkeypatch) -> None:
     [
         (("--shard", "1/2"), "--shard divides the images of one feature set: name it with --features"),
         (("--shard", "3/2", "--features", "small"), "--shard 3/2: expected i/n with i from 1 to n"),
+        (("--features", "small", "--weights", "random"), "--dataset and --weights go with --backbone"),
     ],
 )
 def test_refuses(extract, arguments: tuple, message: str) -> None:

@@ -30,7 +30,7 @@ def ids(job: Job, number: int) -> list[int]:
 def filled(job: Job, without: set[int] = frozenset()) -> tuple[Shards, dict[int, str]]:
     """All shards, each row full of its image_id; regions of two with boxes; those ``without`` failed."""
     shards, failures = Shards(OUT, job), {image_id: f"{image_id} is cut" for image_id in without}
-    for number in range(job.count):
+    for number in range(job.shard_count):
         whole = [image_id for image_id in ids(job, number) if image_id not in without]
         values = np.array(whole, dtype=np.float32)[:, None, None]
         rows = Output(np.tile(values, (1, 2, 3)), np.tile(values, (1, 2, 4))) if whole else None

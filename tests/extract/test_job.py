@@ -1,5 +1,6 @@
 """The digest of a feature file, backbones by name, shares, and options that are refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,9 @@ def test_with_backbone(folder: Path, spec: str, weights: str, name: str) -> None
     assert (node.dataset, node.backbone.name) == ("tiny", spec.partition(":")[0])
     assert getattr(node.backbone.params, "weights", weights) == weights
     assert set(params.features) == {"small", name}
+
+
+def test_a_backbone_does_not_take_the_place_of_other_features_of_its_name(folder: Path) -> None:
+    given = replace(project.params(), features={"random_filters": project.params().features["small"]})
+    with pytest.raises(UsageError, match=r"features\.random_filters of params.yaml has other options"):
+        with_backbone(given, "random_filters", None, "imagenet")

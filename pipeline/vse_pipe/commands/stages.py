@@ -36,6 +36,8 @@ def extract(
     """Compute the image features of a data set, or what text encoders read of its captions."""
     if backbone is not None and features is not None:
         raise UsageError("--features and --backbone exclude each other: the first names an entry of params.yaml")
+    if backbone is None and (dataset is not None or weights != "imagenet"):
+        raise UsageError("--dataset and --weights go with --backbone; params.yaml says them of --features")
     if shard is not None and (texts is not None or (features is None and backbone is None)):
         raise UsageError("--shard divides the images of one feature set: name it with --features or --backbone")
     params = _project.params()

@@ -241,7 +241,9 @@ def require_ours(out: Path, ours: Sequence[str]) -> None:
     too.
     """
     patterns = (*ours, *_ANYWHERE)
-    files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir())
+    # ``os.walk`` passes over what another process removes meanwhile.
+    walk = ((Path(folder).relative_to(out), names) for folder, _, names in os.walk(out))
+    files = sorted((folder / name).as_posix() for folder, names in walk for name in names)
     foreign = [name for name in files if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
     if foreign:
         raise PipelineError(

@@ -31,8 +31,8 @@ def assemble(job: Job, shards: Shards, failures: dict[int, str], out: Path) -> N
     index: list[pa.Table] = []
 
     def blocks() -> Iterator[np.ndarray]:
-        for start in range(0, len(ids), job.size):
-            block = slice(start, start + job.size)
+        for start in range(0, len(ids), job.shard_rows):
+            block = slice(start, start + job.shard_rows)
             values = rows.taken(start + np.flatnonzero(~failed[block]))
             reasons = [failures.get(image_id, "") for image_id in ids[block].tolist()]
             index.append(_index(ids[block], values, failed[block], reasons, failed[:start]))
@@ -62,7 +62,7 @@ class _Rows:
         self._read = lru_cache(maxsize=2)(read)
         self._shard = np.full(len(failed), _EARLIER)
         self._row = np.zeros(len(failed), np.int64) if job.reused is None else job.reused.copy()
-        for number in range(job.count):
+        for number in range(job.shard_count):
             places = job.places(number)
             places = places[~failed[places]]
             self._shard[places], self._row[places] = number, np.arange(len(places))

@@ -77,7 +77,10 @@ class Job:
     table: image_id, file, sha256 and size of every image; a million images take 120 MB. about:
     everything that the features depend on. earlier: features with rows of the same pictures;
     reused: int64 (N,), the row of each image in them, -1 without one. text_ids: the names of
-    images, where a backbone looks pictures up by them."""
+    images, where a backbone looks pictures up by them.
+
+    ``digest`` says whether finished features are these, ``row_digest`` whether rows of earlier ones
+    may be reused, ``shards_digest`` whether finished shards may."""
 
     node: FeatureSet
     seed: int
@@ -103,14 +106,14 @@ class Job:
         return pa.nulls(self.table.num_rows, pa.string())
 
     @property
-    def size(self) -> int:
+    def shard_rows(self) -> int:
         """Rows of a shard: whole batches, so that resuming and sharing never change a batch."""
         batch = self.node.backbone.params.batch_size
         return -(-self.node.backbone.params.shard_size // batch) * batch
 
     @property
-    def count(self) -> int:
-        return -(-len(self.todo) // self.size)
+    def shard_count(self) -> int:
+        return -(-len(self.todo) // self.shard_rows)
 
     @property
     def root(self) -> Path:
@@ -132,14 +135,14 @@ class Job:
     @property
     def shards_digest(self) -> str:
         """Another size, or other reused rows, give other shards of the same features."""
-        about = {**self.about, "shard_size": self.size}
+        about = {**self.about, "shard_size": self.shard_rows}
         if self.reused is not None:
             about["todo"] = hashlib.sha256(self.todo.astype("<i8").tobytes()).hexdigest()
         return digest_of(about)
 
     def places(self, number: int) -> np.ndarray:
         """int64, the rows of a shard in images.parquet."""
-        return self.todo[number * self.size : (number + 1) * self.size]
+        return self.todo[number * self.shard_rows : (number + 1) * self.shard_rows]
 
     def batches(self, number: int) -> list[list[Item]]:
         """The images of a shard, in batches."""
@@ -268,4 +271,6 @@ def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) 
     title = re.sub(r"[^A-Za-z0-9_.+-]", "-", title)
     on_error = params.datasets[dataset].on_error
     entry = FeatureSet(dataset=dataset, backbone=Member(name, options), on_error=on_error)
+    if params.features.get(title, entry) != entry:
+        raise UsageError(f"features.{title} of params.yaml has other options: give --features {title}, or rename it")
     return replace(params, features={**params.features, title: entry}), title

@@ -123,7 +123,7 @@ class Classifier:
         """The network with the weights that ``params`` name, and their description for meta.json.
 
         Weights are located first, because a missing file is noticed faster than a network is built.
-        Raises what ``weights.locate`` and ``states.load`` raise."""
+        Raises what ``weights.locate`` and ``devices.load_weights`` raise."""
         source = weights.locate(params, self.source, seed)
         model = devices.seeded(self.make, seed, self.library, self.name)
         if source.path is not None:
@@ -131,7 +131,7 @@ class Classifier:
         return model, source.about
 
 
-def assemble(classifier: Classifier, params: ImageParams, seed: int) -> Backbone:
+def backbone_of(classifier: Classifier, params: ImageParams, seed: int) -> Backbone:
     """The backbone of ``classifier`` under ``params``.
 
     Raises what transforms, weights, states and network raise."""

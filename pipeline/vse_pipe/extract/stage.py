@@ -96,7 +96,7 @@ def _compute(
     failures = dict(chain.from_iterable(failed.items() for failed in finished.values()))
     require_allowed(job, failures, name)
     part, parts = share or (1, 1)
-    numbers = range(part - 1, job.count, parts)
+    numbers = range(part - 1, job.shard_count, parts)
     missing = [number for number in numbers if number not in finished]
     if job.reused is not None:
         say(f"extract {name}: {total - len(job.todo)} of {total} pictures computed before")
@@ -113,7 +113,7 @@ def _compute(
                 failures |= shard.failures
                 require_allowed(job, failures, name)
     except KeyboardInterrupt:
-        say(f"extract {name}: {len(finished)} of {job.count} shards are finished and kept")
+        say(f"extract {name}: {len(finished)} of {job.shard_count} shards are finished and kept")
         raise
     finally:
         if share is None:  # shares run at the same time, so their seconds have no sum

@@ -123,7 +123,7 @@ CLASSIFIERS = "https://download.pytorch.org/models"
 def assembled(monkeypatch: pytest.MonkeyPatch) -> list:
     """What ``build`` hands over, without building sixty million random numbers."""
     given: list = []
-    monkeypatch.setattr(networks, "assemble", lambda *all_of_it: given.append(all_of_it) or NOTHING)
+    monkeypatch.setattr(networks, "backbone_of", lambda *all_of_it: given.append(all_of_it) or NOTHING)
     return given
 
 

@@ -69,3 +69,9 @@ def test_parts_that_do_not_fit(tmp_path: Path, parts: list[dict], told: str) -> 
     with pytest.raises(ParamsError) as error:
         load_params(tmp_path, texts={**PARAMS["texts"], "both": both})
     assert any(told in problem for problem in error.value.problems), error.value.problems
+
+
+def test_of_one_file_in_two_parts_the_digest_that_is_given_counts(parts: list[dict]) -> None:
+    pinned = {**parts[1], "sha256": "0" * 64}
+    for order in ([pinned, parts[1]], [parts[1], pinned]):
+        assert method.Params(parts=order).files() == {Path(parts[1]["vectors"]): "0" * 64}

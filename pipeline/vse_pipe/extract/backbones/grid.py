@@ -88,7 +88,7 @@ def build(params: Params, seed: int) -> Backbone:
     neighbouring cells share a line of the map and their boxes overlap.
 
     Raises UnknownMember for another name, UsageError for a network without a map (torchvision's
-    ViT; timm's gives its patches) or with a smaller one; else as ``networks.assemble``."""
+    ViT; timm's gives its patches) or with a smaller one; else as ``networks.backbone_of``."""
     network: nn.Module
     pooled: nn.Module
     if params.model == RANDOM:

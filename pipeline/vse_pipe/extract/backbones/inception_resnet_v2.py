@@ -20,4 +20,4 @@ WEIGHTS = WeightsFile(
 def build(params: Params, seed: int) -> Backbone:
     """1536 dimensions after pooling. ``weights: imagenet`` are TensorFlow's (timm tf_in1k)."""
     classifier = networks.timm_classifier(_NAME, params, {})
-    return networks.assemble(replace(classifier, source=WEIGHTS if classifier.source else None), params, seed)
+    return networks.backbone_of(replace(classifier, source=WEIGHTS if classifier.source else None), params, seed)

@@ -15,4 +15,4 @@ def build(params: Params, seed: int) -> Backbone:
     them."""
     classifier = networks.torchvision_classifier("resnet152", params, {})
     recipe = replace(classifier.published, image_size=224, resize=256)
-    return networks.assemble(replace(classifier, published=recipe), params, seed)
+    return networks.backbone_of(replace(classifier, published=recipe), params, seed)

@@ -10,4 +10,4 @@ def build(params: Params, seed: int) -> Backbone:
     weights.
 
     Raises UnknownMember for another name; else as ``assemble``."""
-    return networks.assemble(networks.torchvision_classifier(params.model, params, params.model_args), params, seed)
+    return networks.backbone_of(networks.torchvision_classifier(params.model, params, params.model_args), params, seed)

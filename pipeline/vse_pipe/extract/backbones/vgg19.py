@@ -11,4 +11,4 @@ def build(params: Params, seed: int) -> Backbone:
     Differs from the authors' features: torchvision's weights with RGB mean and std, not Caffe's
     with BGR means. Wang et al. scale to 256x256 without keeping the aspect ratio (``resize_mode:
     exact``, ``resize: 256``)."""
-    return networks.assemble(networks.torchvision_classifier("vgg19", params, {}), params, seed)
+    return networks.backbone_of(networks.torchvision_classifier("vgg19", params, {}), params, seed)

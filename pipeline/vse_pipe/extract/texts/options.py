@@ -163,7 +163,9 @@ class MixedOptions(VectorParams):
     traits: ClassVar = TextFeatureTraits(mixes=True)
 
     def files(self) -> dict[Path, str]:
-        return dict(chain.from_iterable(part.options.files().items() for part in self.parts))
+        # Of one file in two parts, the digest that is given counts.
+        files = chain.from_iterable(part.options.files().items() for part in self.parts)
+        return dict(sorted(files, key=lambda file: file[1]))
 
     def reads(self) -> list[SourceFiles]:
         return list(dict.fromkeys(files for part in self.parts for files in part.options.reads()))
