@@ -34,6 +34,9 @@ class Bank:
         return self.gallery()
 
 
+_ALL = slice(None)
+
+
 @dataclass(frozen=True)
 class ItemBias:
     """The score ``scale * s(q, n) - bias_n``, the form of every criterion that corrects each item
@@ -45,7 +48,11 @@ class ItemBias:
 
     def apply(self, scores: Scores) -> Scores:
         """The corrected scores in the precision of ``scores``."""
-        return scores.mapped(lambda strip, rows: torch.add(-self.bias.to(strip), strip, alpha=self.scale), self.notes)
+        return scores.mapped(lambda strip, rows: self.corrected(strip), self.notes, correction=self.corrected)
+
+    def corrected(self, part: Float[Tensor, "rows some"], items: slice = _ALL) -> Float[Tensor, "rows some"]:
+        """Scores of these items."""
+        return torch.add(-self.bias[items].to(part), part, alpha=self.scale)
 
 
 def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[Tensor, " items"]:

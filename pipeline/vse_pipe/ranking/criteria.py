@@ -14,7 +14,7 @@ from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params import criteria as grammar
 from vse_pipe.project.registry import INFERENCES, CriterionTraits
-from vse_pipe.ranking import evaluation
+from vse_pipe.ranking import both_ways, evaluation
 from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.cascade import Cascade, Pick, ScoredPairs, cascaded
 from vse_pipe.ranking.evaluation import Depths, Outcome
@@ -267,20 +267,31 @@ def _cascades(
 
 
 def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths: Depths) -> list[RankedFold]:
-    """Both directions of a fold.
+    """Both directions of a fold, ranked in one pass where there are many scores.
 
     All queries are ranked and correct hubs; the outcome leaves out queries without a correct item.
     Raises InputError when no query is left."""
+    scores = [side.under(choice.criterion) for choice, side in zip(tuned, sides, strict=True)]
+    truths = [side.truth for side in sides]
+    # The second model of a cascade, and a matching, look at all items of a query at once.
+    one_pass = not any(choice.criterion.matching for choice in tuned) and both_ways.can_pass(scores)
+    tiled = both_ways.ranked(scores, truths, ties, max(KS)) if one_pass else None
     rankings = []
-    for choice, side in zip(tuned, sides, strict=True):
-        scores, scan = side.under(choice.criterion), None
+    for place, (choice, rescored, truth) in enumerate(zip(tuned, scores, truths, strict=True)):
+        scan = None
         if choice.criterion.matching:
-            scan = scan_relaxation(choice.criterion, scores, side.truth, keep=choice.lambdas)
-            outcome = evaluation.matched(scan.matchings, side.truth)
+            outcome, scan = _matched(choice, rescored, truth)
+        elif tiled:
+            outcome = evaluation.outcome(*tiled[place], truth, KS, depths)
         else:
-            outcome = evaluation.rank(scores, side.truth, ties, depths=depths)
-        rankings.append(RankedFold(outcome, dict(scores.notes), None if choice.recalls is None else scan))
+            outcome = evaluation.rank(rescored, truth, ties, depths=depths)
+        rankings.append(RankedFold(outcome, dict(rescored.notes), scan))
     return rankings
+
+
+def _matched(tuned: Tuned, scores: Scores, truth: Truth) -> tuple[Outcome, Scan | None]:
+    scan = scan_relaxation(tuned.criterion, scores, truth, keep=tuned.lambdas)
+    return evaluation.matched(scan.matchings, truth), None if tuned.recalls is None else scan
 
 
 def choose_parameters(criterion: Criterion, trials: Sequence[Trial], everything: bool) -> Tuned:

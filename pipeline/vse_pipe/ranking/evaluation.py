@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from jaxtyping import Int
 
 from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.core.errors import InputError
@@ -112,14 +113,22 @@ class Outcome:
 def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, depths: Depths | None = None) -> Outcome:
     """Ranks and best items of the queries with a correct item. ks: K of hubness, and of R@K without
     ``depths``. Raises InputError on non-finite scores, and without such a query."""
-    judged, starts = _judged(truth), np.unique(truth.starts)
     depths = depths or Depths(ks)
     joined = np.empty(len(truth.items))
     top = np.empty((scores.shape[0], min(max(ks), scores.shape[1])), np.int64)
     for rows, strip in scores.blocks():
         joined[truth.starts[rows.start] : truth.starts[rows.stop]] = positions(strip, rows, truth, ties)
         top[rows] = top_k(strip, max(ks))[1].cpu().numpy()
-    ranks, top = joined[starts[:-1]], top[judged]
+    return outcome(joined, top, truth, ks, depths)
+
+
+def outcome(
+    joined: graded.Pairs, top: Int[np.ndarray, "queries best"], truth: Truth, ks: tuple[int, ...], depths: Depths
+) -> Outcome:
+    """Of the queries with a correct item. joined: positions of correct items, query after query;
+    top: the best items of all queries. Raises InputError without such a query."""
+    rows, starts = _judged(truth), np.unique(truth.starts)
+    ranks, top = joined[starts[:-1]], top[rows]
     occurrence = {k: hubness.occurrence(top[:, :k].ravel(), truth.columns) for k in ks}
     lengths = np.full(len(top), top.shape[1])
     return Outcome(

@@ -154,8 +154,24 @@ def positions(
         raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
     local, columns = truth.correct_pairs(rows, scores.device)
     correct, queries = scores[local, columns].cpu().numpy(), local.cpu().numpy()
-    correct = correct[np.lexsort((-correct, queries))]
+    correct = correct[descending(queries, correct)]
     numbers = number_above(scores, queries, correct, ties == "optimistic")
+    return counted(queries, correct, ties, numbers)
+
+
+def descending(queries: Int[np.ndarray, " pairs"], scores: Float[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
+    """The order for ``counted``: query after query, the highest score first."""
+    return np.lexsort((-scores, queries))
+
+
+def counted(
+    queries: Int[np.ndarray, " pairs"],
+    correct: Float[np.ndarray, " pairs"],
+    ties: Ties,
+    numbers: Int[np.ndarray, " pairs"],
+) -> Float[np.ndarray, " pairs"]:
+    """``positions`` of correct items with these scores, sorted by query, then by score. numbers: of
+    each query's scores above each; pessimistic: or as high as it."""
     new = np.ones(len(correct), dtype=bool)
     new[1:] = (queries[1:] != queries[:-1]) | (correct[1:] != correct[:-1])
     first = np.flatnonzero(new)

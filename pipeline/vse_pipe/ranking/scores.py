@@ -16,10 +16,14 @@ from vse_pipe.core import console
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking.fragments import Fused, Several, Sides, blocks, plain
 
+# Rows or columns, as a slice or as numbers.
+Some = slice | Tensor
 # A function of images and captions, whose traits say which kind of sides it takes; ``Fused``, or a
 # ``Cascade``, whose scores depend on all items of a query.
 Similarity = Any
 Rescore = Callable[[Tensor, slice], Tensor]
+# A rescoring of any rows and some columns, given the columns.
+Correction = Callable[[Tensor, slice], Tensor]
 
 # Most rows of a strip on a CPU, and most scores of one.
 STRIP, _LARGEST = 256, 1 << 26
@@ -70,7 +74,11 @@ class Scores:
     """Scores of queries (rows) against items (columns), larger is better.
 
     Each pass makes them again unless they are kept. Memory use is some copies of a strip. notes:
-    from a rescoring; strips: the rows that ``compute`` takes, by default of the usual height."""
+    from a rescoring; strips: the rows that ``compute`` takes, by default of the usual height.
+
+    product: scores of any queries with any items before all rescorings, where these are not kept;
+    the transpose has the same one. correction: what turns a product into these scores, or into
+    others that order the items of a query alike."""
 
     def __init__(
         self,
@@ -81,6 +89,8 @@ class Scores:
         strips: Sequence[slice] = (),
     ) -> None:
         self.shape, self.notes = shape, notes or {}
+        self.product: Callable[[Some, Some], Tensor] | None = None
+        self.correction: Correction | None = None
         self._compute, self._transpose = compute, transpose
         self._strips = strips or blocks(shape[0], strip_height(shape[1]))
 
@@ -111,6 +121,7 @@ class Scores:
         strips, columns = _strips(shape, device)
         scores = cls(shape, lambda rows: similarity(queries[rows], items), lambda: transposed, strips=strips)
         transposed = cls(shape[::-1], backward, lambda: scores, strips=columns)
+        scores.product = transposed.product = lambda rows, columns: similarity(queries[rows], items[columns])
         return scores
 
     @classmethod
@@ -165,10 +176,19 @@ class Scores:
             raise ValueError("rescored scores have no transpose; transpose first, then rescore")
         return self._transpose()
 
-    def mapped(self, rescore: Rescore, notes: Mapping[str, float] | None = None) -> "Scores":
+    def mapped(
+        self,
+        rescore: Rescore,
+        notes: Mapping[str, float] | None = None,
+        correction: Correction | None = None,
+    ) -> "Scores":
         """The scores after ``rescore(strip, rows)``, which gets (B, N) and its rows, keeps the
-        shape, and must not write into the strip."""
-        return Scores(self.shape, lambda rows: rescore(self.strip(rows), rows), notes=notes, strips=self._strips)
+        shape, and must not write into the strip. correction: of any rows and some columns, which
+        orders the items of a query alike."""
+        rescored = Scores(self.shape, lambda rows: rescore(self.strip(rows), rows), notes=notes, strips=self._strips)
+        if correction and not self.correction:
+            rescored.product, rescored.correction = self.product, correction
+        return rescored
 
     def take(self, chosen: Int[np.ndarray, " rows"]) -> "Scores":
         """Some rows, ascending, read from these scores: no value changes."""

@@ -24,7 +24,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
         # A strip has whole rows, so the queries' term needs no extra pass.
         return (2 * strip).sub_(items.bias.to(strip)).sub_(top_k(strip, params.k)[0].mean(dim=1, keepdim=True))
 
-    return scores.mapped(rescore)
+    return scores.mapped(rescore, correction=items.corrected)
 
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:
