@@ -239,3 +239,17 @@ def test_findings_on_captions_speak_of_their_own_picture_and_those_on_pairs_of_t
     assert rows["file"].tolist() == ["b.jpg", "a.jpg"]
     assert decisions.current(rows, IMAGES, shown).tolist() == [True, True]
     assert decisions.current(rows, IMAGES, CAPTIONS).tolist() == [False, True]
+
+
+def test_a_decision_that_cannot_be_written_whole_is_not_there(tmp_path, monkeypatch):
+    path = tmp_path / "decisions.csv"
+    _judged(path, [{"id": 10, "decision": "drop"}])
+    before = path.read_bytes()
+
+    def full(file):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(decisions.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        _judged(path, [{"id": 11, "decision": "drop"}])
+    assert path.read_bytes() == before

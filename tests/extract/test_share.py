@@ -54,6 +54,15 @@ def test_shares_then_one_call_equal_one_process(tiny: Path, capsys: pytest.Captu
     assert extracted() == whole
 
 
+def test_a_link_in_the_place_of_the_shards_goes_and_what_it_leads_to_stays(tiny: Path, tmp_path: Path) -> None:
+    (scratch := tmp_path / "scratch").mkdir()
+    (scratch / "notes.txt").write_text("mine")
+    OUT.mkdir(parents=True)
+    (OUT / "shards").symlink_to(scratch)
+    extracted()
+    assert (scratch / "notes.txt").read_text() == "mine"
+
+
 def test_a_share_that_was_killed_goes_on(tiny: Path, capsys) -> None:
     project.interrupted(1, params(), "1/2")
     assert numbers() == [0]

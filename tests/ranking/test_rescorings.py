@@ -49,6 +49,15 @@ def test_with_a_bank_of_other_queries_it_equals_plain_loops(member, loops, score
         assert 0 < (found == scores).all(axis=1).sum() < len(scores), "some rows are raw"
 
 
+def test_sinkhorn_ranks_large_float32_scores_as_float64_ones():
+    """Inner products of vectors without unit length."""
+    (scores,) = (part.astype(np.float32) for part in drawn((60, 40), scale=300.0))
+    found = rescored(sinkhorn, scores, tau=0.05)
+    np.testing.assert_array_equal(
+        (-found).argsort(axis=1), (-rescored(sinkhorn, scores.astype(float), tau=0.05)).argsort(axis=1)
+    )
+
+
 @pytest.mark.parametrize("strip", [1, 3, 256])
 @pytest.mark.parametrize("flag", [True, False])
 def test_csls_and_inverted_softmax_equal_plain_loops(flag, strip, monkeypatch):

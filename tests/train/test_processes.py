@@ -42,7 +42,7 @@ stages:
 WHOLE = {
     "words": {"text": {"pooling": "gpo", "bidirectional": True}},
     "residual": {"image": {"name": "residual", "hidden": 7, "dropout": 0.0}},
-    "batch norm last": {"image": {"name": "two_branch", "hidden": 7, "dropout": 0.0}},
+    "batch norm last": {"image": {"name": "two_branch", "hidden": 7, "dropout": 0.3}, "text": {"dropout": 0.3}},
     "batch norm first": {"image": {"name": "two_branch", "hidden": 7, "dropout": 0.0, "batch_norm": "first"}},
     "chunks": {"train": {"chunk": 4}},
     "a learned temperature": {"loss": "infonce"},

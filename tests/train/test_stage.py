@@ -41,6 +41,15 @@ def test_an_earlier_model_stays_until_the_new_one_is_whole(trained_project):
     assert [path.name for path in Path("data/train").iterdir() if path.is_dir()] == ["sum"]
 
 
+@pytest.mark.parametrize("name", [model_files.MODEL, model_files.VOCABULARY, model_files.HISTORY])
+def test_a_model_with_a_damaged_or_absent_file_is_trained_again(trained_project, name):
+    params, before = load_params(trained_project), files_of("sum")
+    for damage in (Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])):
+        damage(paths.trained("sum") / name)
+        train(params, "sum", "cpu")
+        assert files_of("sum") == before
+
+
 def test_no_batch_of_two_pairs_is_said_and_an_earlier_model_stays(trained_project):
     folder, before = paths.injected("toy", "clean"), weights_file()
     shown = pairs.read(folder).to_pandas()

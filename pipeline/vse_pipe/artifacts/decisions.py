@@ -71,17 +71,23 @@ def write(path: Path, rows: pd.DataFrame) -> None:
 
 
 def append(path: Path, rows: pd.DataFrame) -> None:
-    """Adds decisions and returns when they are on the disk. Several processes and threads may
-    append at once. The file is made if there is none."""
+    """Adds decisions and returns when they are on the disk, or raises OSError and adds none.
+    Several processes and threads may append at once. The file is made if there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as file:
+    with path.open("a+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         size = file.seek(0, os.SEEK_END)
-        is_open = size and os.pread(file.fileno(), 1, size - 1) != b"\n"
-        start = _COLUMN_LINE if not size else "\n" * is_open
-        file.write((start + _lines(rows)).encode())
-        file.flush()
-        os.fsync(file.fileno())
+        start = "" if size else _COLUMN_LINE
+        if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+            start = "\n"
+        content = (start + _lines(rows)).encode()
+        try:
+            while content:
+                content = content[file.write(content) :]
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(size)
+            raise
 
 
 def read(path: Path) -> pd.DataFrame:

@@ -53,6 +53,14 @@ def silence() -> None:
     set_level(QUIET)
 
 
+def tolerate_any_terminal() -> None:
+    """Print characters outside of the terminal's encoding as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        encoding = (getattr(stream, "encoding", None) or "").lower()
+        if hasattr(stream, "reconfigure") and not encoding.startswith("utf"):
+            stream.reconfigure(errors="backslashreplace")
+
+
 # Persian, Hindi and emoji have joiners, and flags of countries are named by tags. No other control
 # character prints.
 JOINERS = "[\u200c\u200d\U000e0020-\U000e007f]"

@@ -53,6 +53,8 @@ class Shards:
         """Remove shards of other extractions and unfinished files of killed processes.
 
         Only for a process that writes alone."""
+        if self._all.is_symlink():  # the folder that it leads to belongs to the user
+            self._all.unlink()
         unrelated = set(self._all.glob("*")) - {self._folder}
         for path in unrelated | set(self._folder.glob("*")) - set(self.files().values()):
             if path.is_dir() and not path.is_symlink():

@@ -4,7 +4,7 @@ last/state.pt is replaced after every epoch: fingerprint, model, optimizer and `
 orders follow from (seed, epoch), so no generator state is saved, and a resumed run is bit-equal to
 an uninterrupted one.
 
-last/finished.json has the fingerprint of a finished run. ``train`` with the same inputs reads it and
+last/finished.json has the fingerprint of a finished run and the digests of its files. ``train`` with the same inputs reads it and
 returns; DVC calls ``train`` after every edit of a file that only some runs import.
 """
 
@@ -28,6 +28,7 @@ from vse_pipe.core.files import (
     read_json,
     replace_folder,
     require_ours,
+    sha256,
     whole_file,
     write_json,
 )
@@ -89,16 +90,26 @@ def finish(building: Path, out: Path, mark: str, inputs: identity.Inputs) -> Non
     in it. The state is removed after that: a call that is killed before goes on from it. Raises
     LockedError where a process still writes a seed."""
     identity.write(building, inputs, model_files.parts(building))
-    write_json(building / FINISHED, {"fingerprint": mark})
+    write_json(building / FINISHED, _ended(building, mark))
     with paths.claimed_seeds(out):
         replace_folder(building, out, paths.output_patterns(FILES))
     drop_state(out)
 
 
 def is_finished(folder: Path, mark: str) -> bool:
-    """Whether ``folder`` holds the finished run with this fingerprint."""
+    """Whether the run with this fingerprint is finished and every file in ``folder`` is as it was
+    written."""
     path = folder / FINISHED
-    return path.is_file() and read_json(path).get("fingerprint") == mark
+    return path.is_file() and read_json(path) == _ended(folder, mark)
+
+
+def _ended(folder: Path, mark: str) -> dict:
+    files = {
+        path.relative_to(folder).as_posix(): sha256(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path not in (folder / FINISHED, folder / STATE)
+    }
+    return {"fingerprint": mark, "files": files}
 
 
 def drop_state(folder: Path) -> None:

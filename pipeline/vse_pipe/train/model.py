@@ -82,20 +82,29 @@ class DualEncoder(nn.Module):
         inputs = on_device(texts, device)
         return Words.from_padded(self.txt.words(*inputs), inputs[1]) if self.fragments else self.txt(*inputs)
 
+    @property
+    def encodes_whole_batches(self) -> bool:
+        """Whether a layer of either encoder normalises over the batch, so that all processes encode
+        all of it, with the same numbers for dropout."""
+        return any(layer.training for side in (self.img, self.txt) for layer in batch_norms(side).values())
+
     def encode(self, batch: Batch, device: torch.device, precision: str = "float32") -> tuple[Tensor, Tensor | Words]:
         """float32 images (B, dim) or (B, R, dim), and captions (B, dim) or words, of a batch.
 
         precision: ``bfloat16`` runs the products in bfloat16 under autocast. Weights and vectors
         stay float32, because similarities and losses must resolve a margin of 0.05.
 
-        With several processes each encodes its share of the rows, or the whole batch where a layer
-        normalises over it. All receive the vectors of the whole batch and pass back the gradient of
+        With several processes each encodes its share of the rows, or ``encodes_whole_batches``. All receive the vectors of the whole batch and pass back the gradient of
         their share only.
         """
         image_share, text_share = Share.even(len(batch.features)), Share.even(len(batch.pairs))
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-            images = _of_share(self.img, lambda rows: self.img(rows.to(device)), (batch.features,), image_share)
-            texts = _of_share(self.txt, lambda *rows: self.captions(rows, device), batch.texts, text_share)
+            if self.encodes_whole_batches:
+                images = image_share.take(self.img(batch.features.to(device)))
+                texts = text_share.take(self.captions(batch.texts, device))
+            else:
+                images = self.img(image_share.take(batch.features).to(device))
+                texts = self.captions(tuple(map(text_share.take, batch.texts)), device)
         images = image_share.gather(exact(images))
         if isinstance(texts, Tensor):
             return images, text_share.gather(exact(texts))
@@ -118,13 +127,6 @@ def batch_norms(model: nn.Module) -> dict[str, nn.Module]:
     """The layers that normalise over the whole batch in training, by name."""
     is_one = nn.modules.batchnorm._BatchNorm
     return {name: layer for name, layer in model.named_modules() if isinstance(layer, is_one)}
-
-
-def _of_share(side: nn.Module, encode: Callable[..., Any], inputs: tuple[Tensor, ...], share: Share) -> Any:
-    """What ``encode`` makes of the rows of this process."""
-    if any(layer.training for layer in batch_norms(side).values()):
-        return share.take(encode(*inputs))
-    return encode(*map(share.take, inputs))
 
 
 def on_device(texts: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:

@@ -103,12 +103,13 @@ def train_epoch(
     """Train on the epoch's batches. sampled: pairs of each batch; epoch: counted from 0; name: of
     the run."""
     setting = scheme.setting
-    # Dropout draws from torch's generator; the seed of an epoch lets a resumed run draw the same
-    # numbers. Each further process draws its own, unless all encode the whole batch.
-    place = [processes.rank()] if processes.rank() and not batch_norms(setting.model) else []
-    torch.manual_seed(derive_seed(setting.seed, "dropout", epoch, *place))
     for model in scheme.models:
         model.start(epoch)
+        model.train()
+    # Dropout draws from torch's generator; the seed of an epoch lets a resumed run draw the same
+    # numbers. Each further process draws its own, unless all encode the whole batch.
+    place = [processes.rank()] if processes.rank() and not setting.model.encodes_whole_batches else []
+    torch.manual_seed(derive_seed(setting.seed, "dropout", epoch, *place))
     scheme.start(epoch)
     averages.start(epoch, anew=epoch in scheme.starts)
     batches = scheme.batches(epoch, sampled)

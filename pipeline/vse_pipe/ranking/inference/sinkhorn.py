@@ -11,6 +11,9 @@ from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.inference.options import SinkhornOptions as Params
 from vse_pipe.ranking.scores import Scores
 
+# Above it float32 errs by 1e-4 or more in the exponent of a share.
+_LARGE = 1000.0
+
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     """``x_qn / tau + v_n``; v is the items' potential in the entropic transport between bank
@@ -19,13 +22,22 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
     The first iteration is the inverted softmax. The authors' code runs 10 iterations on
     exponentials in float64; this one uses logarithms and stops at ``tolerance``. ``notes`` of the
-    result has the residual and the iterations."""
-    return item_bias(bank, params).apply(scores)
+    result has the residual and the iterations.
+
+    A query's best items have similar values, whatever the scores. Scores above ``_LARGE``
+    temperatures (inner products of vectors without unit length) are computed in float64, because
+    float32 cannot separate such values."""
+    is_large = _is_large(bank.queries, params.tau)
+    return _item_bias(bank, params, is_large).apply(_exact(scores) if is_large else scores)
 
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:
     """The whole correction as one number per item. Its notes: ``residual`` and ``iterations``."""
-    queries, beta = bank.queries, 1.0 / params.tau
+    return _item_bias(bank, params, _is_large(bank.queries, params.tau))
+
+
+def _item_bias(bank: Bank, params: Params, is_large: bool) -> ItemBias:
+    queries, beta = _exact(bank.queries) if is_large else bank.queries, 1.0 / params.tau
     log_marginal = -math.log(queries.shape[0])
     potential, _ = _pass(queries, beta, None, log_marginal)
     query_potential = torch.zeros(queries.shape[0], dtype=torch.float64, device=potential.device)
@@ -37,6 +49,14 @@ def item_bias(bank: Bank, params: Params) -> ItemBias:
             break
         potential, query_potential = updated, query_updated
     return ItemBias(beta, -potential, {"residual": residual, "iterations": iteration})
+
+
+def _is_large(scores: Scores, tau: float) -> bool:
+    return max(float(strip.abs().max()) for _, strip in scores.blocks()) > _LARGE * tau
+
+
+def _exact(scores: Scores) -> Scores:
+    return scores.mapped(lambda strip, rows: strip.double())
 
 
 def _pass(
