@@ -132,14 +132,14 @@ def train(
         if not names:
             raise UsageError(f"no run in params.yaml has loss '{loss}'")
     follows = _project.follows()
-    from vse_pipe.train import checkpoint, stage
+    from vse_pipe.train import stage
 
     stage.flush_denormals()
     outs = []
     for name in names:  # a comprehension is a frame more in every traceback
         outs.append(stage.train(params, name, device))
     if not follows:
-        _project.settle(params.groups, names, paths.trained, checkpoint.FILES)
+        _project.settle(params.groups, names, paths.trained)
         _project.wrote(outs, as_json)
 
 

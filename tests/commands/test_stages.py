@@ -1,6 +1,5 @@
-"""The commands of the stages: shares, Ray, and what a stage must not remove."""
+"""The commands of the stages: shares and Ray."""
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -49,41 +48,3 @@ def test_params_yaml_and_set_name_the_engine(extract, monkeypatch) -> None:
 )
 def test_refuses(extract, arguments: tuple, message: str) -> None:
     assert message in failure(extract, 2, *arguments)
-
-
-STAGES = {
-    "prepare --dataset toy": "prepare/toy",
-    "extract --texts words": "extract/toy/words",
-    "inject --noise clean": "inject/toy/clean",
-    "train --run sum": "train/sum",
-    "embed --run sum": "embed/sum",
-    "evaluate --run sum --inference nns": "evaluate/sum/nns",
-    "audit --run sum": "audit/sum",
-}
-
-
-@pytest.mark.parametrize(("command", "out"), STAGES.items(), ids=list(STAGES))
-def test_what_is_not_ours_is_never_removed(made, monkeypatch, capsys, command, out):
-    """Neither a file in an output's folder nor one in the folder's place, and the earlier output stays with it."""
-    call, folder = (
-        caller(monkeypatch, capsys, "-S", "texts.words.min_count=2", "-S", "train.lr=0.02"),
-        Path("data") / out,
-    )
-
-    def contents() -> dict[Path, bytes]:
-        return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-    def last_line() -> str:
-        return failure(call, 1, *command.split()).splitlines()[-1]
-
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "notes.txt").write_text("mine")
-    before = contents()
-    assert last_line().partition(", which")[0] == f"error: {folder}/notes.txt: not a file of this output"
-    assert contents() == before
-    shutil.rmtree(folder)
-    folder.write_text("mine")
-    # Criteria are replaced together, so a file in the place of one is a file in the folder of the run.
-    inside = "not a file of this output, which is to be replaced"
-    why = inside if out.endswith("nns") else "a file lies in the place of a folder"
-    assert (last_line().partition(";")[0], folder.read_text()) == (f"error: {folder}: {why}", "mine")

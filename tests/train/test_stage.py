@@ -145,16 +145,6 @@ def test_every_stage_takes_the_run_or_one_seed_of_it_and_where_one_model_is_need
         assert said == "error: run 'sum' has a model for each of its seeds; name one of them: sum/1, sum/2\n", command
 
 
-def test_files_of_somebody_else_stay(call):
-    strange, before = paths.trained("sum") / "1" / "notes.txt", weights_file()
-    strange.parent.mkdir()
-    strange.write_text("mine", encoding="utf-8")
-    _name(2)
-    assert f"{strange}: not a file of this output" in failure(call, PipelineError.exit_status, "train")
-    assert strange.read_text(encoding="utf-8") == "mine"
-    assert weights_file() == before
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -15,7 +15,7 @@ from vse_pipe.core.files import read_json, require, write_csv, write_json
 from vse_pipe.core.tables import field, read_csv
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
-FILES = (PAIRS, METRICS, HISTOGRAM, COSTS)
+
 COSTS_COLUMNS = ("epoch", "by", "low", "high", "matched", "mismatched")
 SCHEMA = tables.schema(
     "audit 1",
@@ -42,7 +42,7 @@ SCHEMA = tables.schema(
 )
 
 DOUBTS = "doubts.parquet"
-DATA_FILES = (DOUBTS, decisions.FINDINGS, METRICS)
+
 DOUBTS_SCHEMA = tables.schema(
     "doubts 1",
     field("caption_id", pa.int64(), "unique"),

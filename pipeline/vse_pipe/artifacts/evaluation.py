@@ -33,7 +33,7 @@ RELAXATION = "relaxation.parquet"
 JUDGED, PLAUSIBLE = "judged.parquet", "plausible.parquet"
 # In data/evaluate/<run>/: the reasons for missing figures.
 UNMEASURED = "unmeasured.json"
-FILES = (METRICS, RANKS, OCCURRENCE, RELAXATION, JUDGED, PLAUSIBLE)
+
 DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)
 # Columns of ids, and of their names if ids are text.

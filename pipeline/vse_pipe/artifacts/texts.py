@@ -34,7 +34,7 @@ from vse_pipe.project import paths
 
 TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
 VOCABULARY, STATE, META = "vocabulary.json", "state.safetensors", "meta.json"
-FILES = (TOKENS, ARRAY, INDEX, VOCABULARY, STATE, META)
+
 SCHEMA = tables.schema(
     "texts 2",
     field("caption_id", pa.int64(), "unique; in the order of captions.parquet"),
@@ -121,7 +121,7 @@ def write(
             counts.append(count)
             yield array
 
-    with whole_folder(folder, FILES) as building:
+    with whole_folder(folder) as building:
         with (building / _ARRAYS[kind]).open("wb") as file:
             shape = append_rows(file, arrays())
         rows = np.concatenate(lengths)

@@ -59,7 +59,7 @@ def audit_data(
             "split": split,
         }
         table, rows, metrics = _audited(judged, image_table, of_data, limit)
-        with whole_folder(out, artefact.DATA_FILES) as folder:
+        with whole_folder(out) as folder:
             identity.write(folder, read, {})
             artefact.write_doubts(folder, table, rows, about | metrics)
     paths.record_seconds(out, time.monotonic() - started)

@@ -26,8 +26,6 @@ from vse_pipe.train.trained import Trained, TrainedNetwork
 # Pairs of a batch for losses, as in the L2RM paper.
 BATCH = 128
 
-FILES = artefact.FILES
-
 
 def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> dict:
     """Write data/audit/<run>/ and return what its metrics.json holds.
@@ -62,7 +60,7 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
         if records := pairs.read_rematching(trained) if (trained / pairs.REMATCHING).exists() else []:
             metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
         histogram = losses.loss_histogram(values, mixture, mismatched)
-        with whole_folder(out, paths.output_patterns(FILES)) as folder:
+        with whole_folder(out) as folder:
             identity.write(folder, read, {})
             artefact.write(folder, content, metrics, histogram, losses.costs_table(records) if records else None)
     paths.record_seconds(out, time.monotonic() - started)

@@ -1,7 +1,7 @@
 """Helpers of all commands: options, values of --set, the project, and the selected nodes."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -71,13 +71,11 @@ def one_run(name: str, params, ranked: bool = False, embedded: bool = False) -> 
     return chosen_runs(params.one_model(name), params, ranked, embedded)[0]
 
 
-def settle(
-    groups: Mapping[str, Collection[str]], names: Collection[str], place: Callable[[str], Path], files: Iterable[str]
-) -> None:
+def settle(groups: Mapping[str, Collection[str]], names: Collection[str], place: Callable[[str], Path]) -> None:
     """Remove outputs of other seeds of each of ``groups``, a name with its seeds, in ``names``."""
     for group, members in groups.items():
         if set(members) <= set(names):
-            paths.remove_other_seeds(place(group), set(map(place, members)), files)
+            paths.remove_other_seeds(place(group), set(map(place, members)))
 
 
 def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:

@@ -184,7 +184,7 @@ def audit(
 
     gallery = 12 if limit is None else min(limit, 1000)
     results = {name: stage.audit(params, name, gallery, device) for name in names}
-    _project.settle(params.groups, names, paths.audited, stage.FILES)
+    _project.settle(params.groups, names, paths.audited)
     return _project.show_each(results, figures.show, as_json)
 
 
@@ -216,7 +216,7 @@ def localize(
     stage.check_localizable(params, names[0])
     resolve_device(device)
     figures = {name: stage.localize(params, name, device) for name in names}
-    _project.settle(params.groups, names, paths.localized, stage.FILES)
+    _project.settle(params.groups, names, paths.localized)
     return _project.show_each(figures, stage.show_localisation, as_json)
 
 

@@ -88,7 +88,7 @@ def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = F
     def place(draw: str) -> Path:
         return paths.injected(datasets[paths.run_entry(draw)], draw)
 
-    _project.settle(params.draws, names, place, stage.FILES)
+    _project.settle(params.draws, names, place)
     return _project.wrote(folders, as_json)
 
 
@@ -109,7 +109,7 @@ def embed(
     from vse_pipe.embed import stage
 
     outs = [stage.embed(params, name, device) for name in names]
-    _project.settle(params.groups, names, paths.embedded, stage.FILES)
+    _project.settle(params.groups, names, paths.embedded)
     return _project.wrote(outs, as_json)
 
 
@@ -149,7 +149,7 @@ def evaluate(
     for name in chosen:
         measured = stage.evaluate(params, name, criteria or params.ranked_under(name), device)
         results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
-    _project.settle(params.groups, chosen, paths.evaluations, stage.FILES)
+    _project.settle(params.groups, chosen, paths.evaluations)
     if results or as_json:
         table.show_results(results, as_json)
     return stage.require_measured(chosen, criteria)

@@ -5,7 +5,6 @@ folder. ``core.remote`` reads it.
 """
 
 import contextlib
-import fnmatch
 import hashlib
 import json
 import os
@@ -13,7 +12,7 @@ import re
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -184,8 +183,6 @@ def require(path: Path) -> Path:
 
 
 _TEMPORARY = ".vse-pipe.*.tmp"
-# Put anywhere by DVC and by desktops, by every stage, and by writers that were killed.
-_ANYWHERE = ("*made_from.json", "*.gitignore", "*.DS_Store", ".*.tmp", ".*.tmp/*", "*/.*.tmp", "*/.*.tmp/*")
 
 
 def _sync(path: Path) -> None:
@@ -233,22 +230,15 @@ def bring_back(out: Path) -> None:
         _replaced(out).replace(out)
 
 
-def require_ours(out: Path, ours: Sequence[str]) -> None:
-    """Raises PipelineError where the folder ``out``, which will be replaced, holds a file that no
-    stage wrote.
-
-    ours: patterns of the files that a stage writes, relative to ``out``; ``*`` stands for folders
-    too.
-    """
-    patterns = (*ours, *_ANYWHERE)
-    # ``os.walk`` passes over what another process removes meanwhile.
-    walk = ((Path(folder).relative_to(out), names) for folder, _, names in os.walk(out))
-    files = sorted((folder / name).as_posix() for folder, names in walk for name in names)
-    foreign = [name for name in files if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
-    if foreign:
-        raise PipelineError(
-            f"{out / foreign[0]}: not a file of this output, which is to be replaced; move it elsewhere"
-        )
+def require_free(out: Path, mark: str, kind: str) -> Path:
+    """The resolved folder for ``--out``. Raises UsageError for a file there or in the place of a
+    parent, and for a folder with contents that has no file ``mark`` or is a repository of git.
+    kind: what it may hold, such as ``an export``."""
+    place = next(path for path in (out, *out.absolute().parents) if path.exists())
+    is_replaceable = (out / mark).is_file() and not (out / ".git").exists()
+    if place.is_file() or (place == out and not is_replaceable and any(out.iterdir())):
+        raise UsageError(f"--out: {place} exists and is not {kind}; choose another folder")
+    return out.resolve()
 
 
 def partial_folder(out: Path) -> Path:
@@ -261,31 +251,23 @@ def _replaced(out: Path) -> Path:
 
 
 @contextlib.contextmanager
-def whole_folder(out: Path, ours: Sequence[str] = ("*",)) -> Iterator[Path]:
+def whole_folder(out: Path) -> Iterator[Path]:
     """Yield an empty folder beside ``out`` that takes its place on success; on failure ``out``
-    stays as it was.
-
-    ours: as for ``require_ours``.
-    """
+    stays as it was."""
     tidy(out)
-    require_ours(out, ours)
     building = partial_folder(out)
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
     try:
         yield building
-        replace_folder(building, out, ours)
+        replace_folder(building, out)
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def replace_folder(building: Path, out: Path, ours: Sequence[str]) -> None:
+def replace_folder(building: Path, out: Path) -> None:
     """Replaces the folder ``out`` by ``building``. After a kill in between, ``tidy`` brings ``out``
-    back.
-
-    ours: as for ``require_ours``, which checks again because building may have taken hours.
-    """
-    require_ours(out, ours)
+    back."""
     for path in building.rglob("*"):
         _sync(path)
     if out.exists():

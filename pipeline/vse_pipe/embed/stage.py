@@ -32,8 +32,6 @@ from vse_pipe.train.inputs import trained_on
 from vse_pipe.train.pictures import Pictures, same_weights
 from vse_pipe.train.trained import BATCH, Trained, TrainedNetwork
 
-FILES = (embeddings.IMAGES, embeddings.CAPTIONS, names.NAME, embeddings.WEIGHTS, f"{embeddings.PEER}/*")
-
 
 def embed(params: Params, name: str, device: str = "auto") -> Path:
     """Write data/embed/<name>/images.parquet and captions.parquet. name: of a run, or of a transfer
@@ -99,7 +97,7 @@ def _write(params: Params, run: str, trained: Trained, material: Material, read:
     if trained.tests_on_pixels:
         inputs = Pictures.join(material.dataset, source, trained.config["backbone"], trained.device)
     encoding = Encoding(material, inputs, dim, params.embed.memory)
-    with whole_folder(paths.embedded(run), paths.output_patterns(FILES)) as folder:
+    with whole_folder(paths.embedded(run)) as folder:
         if (text_ids := names.read(prepared)) is not None:
             names.write(folder, text_ids)
         for place, network in zip((folder, folder / embeddings.PEER), trained.networks, strict=False):

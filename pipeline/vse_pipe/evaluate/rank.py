@@ -13,11 +13,11 @@ from vse_pipe.artifacts import evaluation
 from vse_pipe.core import console, locks, memory
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import PipelineError, UsageError
-from vse_pipe.core.files import whole_folder
+from vse_pipe.core.files import require_free, whole_folder
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate.measure import results
 from vse_pipe.evaluate.qrels import read_qrels
-from vse_pipe.evaluate.stage import require_free, warn_of_residuals
+from vse_pipe.evaluate.stage import warn_of_residuals
 from vse_pipe.evaluate.task import Task, Untuned
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria, rows
@@ -148,7 +148,7 @@ def rank_vectors(
             metrics[name] = {**result.metrics, "split": WHOLE}
             warn_of_residuals(result.criterion, result.metrics["notes"])
             if folders:
-                with whole_folder(folders[name], evaluation.FILES) as folder:
+                with whole_folder(folders[name]) as folder:
                     evaluation.write(folder, metrics[name], result.tables, task.names)
     if not metrics:
         wrong = [reason for reason in reasons.values() if not isinstance(reason, Untuned)]

@@ -27,8 +27,6 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.criteria import Criterion
 
-FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
-
 
 def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = "auto") -> dict[str, dict]:
     """Write data/evaluate/<run>/<inference>/ from data/embed/<run>/ for each criterion and return
@@ -51,7 +49,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     with locks.claim(out):
         if captions.absent(prepared):
             console.say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
-            with whole_folder(out, paths.output_patterns(FILES)) as folder:
+            with whole_folder(out) as folder:
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
             return {}
         made_from = _identities(params, run)
@@ -64,7 +62,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
                 f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked"
             )
             task = replace(task, options=task.options.model_copy(update={"calibrate": "none"}))
-        with whole_folder(out, paths.output_patterns(FILES)) as folder:
+        with whole_folder(out) as folder:
             identity.write(folder, made_from, {"settings": _settings_digest(params, run)})
             unmeasured: dict[str, PipelineError] = {}
             for name, result in results(task, selected):
@@ -151,16 +149,6 @@ def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
             f"{matchings[0]} matches all queries at once and ensemble '{run}' rescores, with one scale for a query "
             f"only; rank it under {', '.join(params.ranked_under(run)) or 'nns'}"
         )
-
-
-def require_free(out: Path, mark: str, kind: str) -> Path:
-    """The resolved folder for ``--out``. Raises UsageError for a file there or in the place of a
-    parent, and for a folder with contents and without the file ``mark``. kind: what it may hold,
-    such as ``an export``."""
-    place = next(path for path in (out, *out.absolute().parents) if path.exists())
-    if place.is_file() or (place == out and not (out / mark).is_file() and any(out.iterdir())):
-        raise UsageError(f"--out: {place} exists and is not {kind}; choose another folder")
-    return out.resolve()
 
 
 def warn_of_residuals(

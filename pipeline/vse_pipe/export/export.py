@@ -13,11 +13,11 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import locks
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
-from vse_pipe.core.files import sha256, whole_folder, write_json
+from vse_pipe.core.files import require_free, sha256, whole_folder, write_json
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate.ensemble import Ensemble, load_embeddings
 from vse_pipe.evaluate.rank import VectorSets, task_of_vectors
-from vse_pipe.evaluate.stage import require_free, warn_of_residuals
+from vse_pipe.evaluate.stage import warn_of_residuals
 from vse_pipe.evaluate.task import Task
 from vse_pipe.export.targets import Dataset, Folded, FoldedSide, target
 from vse_pipe.project import paths
@@ -46,8 +46,6 @@ def folded(
 
 
 MANIFEST = "manifest.json"
-# Files of all formats: an export can replace an export in another format.
-_FILES = (MANIFEST, names.NAME, "items.*", "queries.*", "atlas.parquet", "*_ids.npy", "run.txt", "qrels.txt")
 
 
 def export_run(
@@ -118,7 +116,7 @@ def _export(
     content = _folded(task, bias, direction, dataset)
     manifest = _manifest(task, criterion, bias, content, to)
     manifest["sources"] = {str(path): sha256(path) for path in sources}
-    with locks.claim(out), whole_folder(out, _FILES) as folder:
+    with locks.claim(out), whole_folder(out) as folder:
         target(to)(folder, content)
         if task.names is not None:
             names.write(folder, task.names)

@@ -7,7 +7,7 @@ from vse_pipe.artifacts import evaluation, features, identity, model_files, text
 from vse_pipe.core import locks
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import IntegrityError
-from vse_pipe.core.files import read_json, save_tensors, sha256, whole_folder, write_json, write_text
+from vse_pipe.core.files import read_json, require_free, save_tensors, sha256, whole_folder, write_json, write_text
 from vse_pipe.core.strict import WEIGHT_FILES
 from vse_pipe.export.card import card_text, with_weights
 from vse_pipe.project import paths
@@ -25,7 +25,6 @@ OF_FEATURES = (features.META,)
 _FOLDERS = (model_files.PEER, TEXTS, FEATURES, WEIGHTS)
 # A checkpoint that open_clip opens as ``local-dir:``.
 OPEN_CLIP = "open_clip"
-PATTERNS = (CARD, *model_files.FILES, model_files.HISTORY, *(f"{folder}/*" for folder in (*_FOLDERS, OPEN_CLIP)))
 
 
 _ENCODES = {FEATURES: "photos", TEXTS: "captions"}
@@ -37,7 +36,8 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
     licence: of the weights, as hubs name it; None if unknown; open_clip: also writes a checkpoint
     of open_clip. Raises InputError if the run is not trained, UsageError if params.yaml describes
     another model, IntegrityError if the model was trained on other features, texts or pairs than
-    the present ones; PipelineError if ``out`` holds foreign files."""
+    the present ones. Raises as ``require_free``."""
+    require_free(out, model_files.CONFIG, "a packed model")
     node, trained = params.runs[run], paths.trained(run)
     model = Trained.open(trained)
     network, files = model.networks[0].model, model.networks[0].files
@@ -54,7 +54,7 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
     if not figures:
         warn(f"pack {run}: the run has not been evaluated; its card has no figures")
     sides = {TEXTS: (node.texts, OF_TEXTS), FEATURES: (node.features, OF_FEATURES)}
-    with locks.claim(out), whole_folder(out, PATTERNS) as folder:
+    with locks.claim(out), whole_folder(out) as folder:
         for place in ["", model_files.PEER][: len(model.networks)]:
             _copy(trained / place, folder / place, model_files.FILES)
         _copy(trained, folder, (model_files.HISTORY,))

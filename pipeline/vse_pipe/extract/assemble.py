@@ -14,7 +14,7 @@ from vse_pipe.extract.job import Job, Output
 from vse_pipe.extract.shards import Shards, read
 
 # Files of a folder of features, shards included; a new folder replaces them.
-OURS = (artefact.ARRAY, artefact.INDEX, artefact.META, images.UNREADABLE, digests.NAME, "shards/*")
+
 # The number of no shard: rows of earlier features.
 _EARLIER = -1
 
@@ -39,7 +39,7 @@ def assemble(job: Job, shards: Shards, failures: dict[int, str], out: Path) -> N
             if values.features is not None:
                 yield values.features
 
-    with whole_folder(out, OURS) as folder:
+    with whole_folder(out) as folder:
         images.write_unreadable(folder, _unreadable(job, failures))
         contents = job.contents.filter(pa.array(~failed))
         digests.write(folder, contents, job.row_digest)

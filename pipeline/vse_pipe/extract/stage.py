@@ -17,8 +17,7 @@ from vse_pipe.artifacts import images
 from vse_pipe.core import locks
 from vse_pipe.core.console import say, track
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
-from vse_pipe.core.files import require_ours
-from vse_pipe.extract.assemble import OURS, assemble
+from vse_pipe.extract.assemble import assemble
 from vse_pipe.extract.job import Earlier, Job, Shard, plan, with_reused_rows
 from vse_pipe.extract.shards import Shards
 from vse_pipe.project import paths
@@ -47,7 +46,6 @@ def extract(params: Params, features: str, device: str = "auto", share: str | No
     node = params.features[features]
     out = paths.extracted(node.dataset, features)
     with locks.claim(out) if part is None else locks.share(out, *part):
-        require_ours(out, OURS)
         job = plan(node, params.seed, devices.resolve_device(device))
         earlier = Earlier.read(out)
         if earlier is not None and earlier.is_of(job):

@@ -19,7 +19,6 @@ from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import PROTOCOLS
 
 UNKNOWN = "unknown"
-FILES = (pairs.NAME,)
 
 
 def inject(params: Params, noise: str) -> Path:
@@ -42,7 +41,7 @@ def inject(params: Params, noise: str) -> Path:
         about = {"protocol": node.protocol.name, "seed": str(node.seed), "mismatched": share}
         about |= {"base": base.name} if is_decided else {}
         about |= {key.replace(" ", "_"): str(count) for key, count in counts.items()}
-        with whole_folder(out, paths.output_patterns(FILES)) as folder:
+        with whole_folder(out) as folder:
             pairs.write(folder, table, about)
             identity.write(folder, inputs, {"pairs": sha256(folder / pairs.NAME)})
     paths.record_seconds(out, time.monotonic() - started)

@@ -36,7 +36,7 @@ def teach(params: Params, name: str) -> Path:
             read |= identity.parts_of(paths.embedded(run), "vectors")
         entries = pairs.read_teacher(base) if node.noise in params.teachers else []
         entries += [entry for run in models for entry in _entries(params, run, node.weight / len(models))]
-        with whole_folder(out, [pairs.NAME, pairs.TEACHER]) as folder:
+        with whole_folder(out) as folder:
             shutil.copyfile(base / pairs.NAME, folder / pairs.NAME)
             pairs.write_teacher(folder, entries)
             inherited = identity.inputs_of(base)

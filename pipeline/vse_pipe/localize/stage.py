@@ -27,7 +27,6 @@ from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.ranking.intervals import Figures, FoldDirection, interval, measured
 from vse_pipe.ranking.vectors import Vectors
 
-FILES = artefact.FILES
 _FROM_PHRASES = ("phrase_id", "caption_id", "image_id", "start", "text", "type", *regions.BOX_COLUMNS)
 ALL = "all"
 # The key of all mentions beside those of types. No type has it: it separates types.
@@ -63,7 +62,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
             "left_out": embedded.about(options.split).get("left_out", {}).get("captions", 0),
             **localised_figures(pictures, ranks, mentions, options, params.seed),
         }
-        with whole_folder(out, paths.output_patterns(FILES)) as folder:
+        with whole_folder(out) as folder:
             table = _table(mentions, proposals, ranks)
             artefact.write(folder, table, metrics, str(regions.source(proposals)))
             identity.write(folder, read, {})

@@ -17,7 +17,6 @@ from vse_pipe.project.registry import FORMATS
 
 _FIRST = 3
 _LEFT_OUT = 20
-_FILES = [images.NAME, captions.NAME, names.NAME, regions.PHRASES, regions.NAME, images.DRAWN]
 
 
 def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
@@ -33,7 +32,7 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
     with (
         claim(out),
         memory.limit(node.memory, f"datasets.{dataset}.memory"),
-        whole_folder(out, _FILES) as folder,
+        whole_folder(out) as folder,
     ):
         read = FORMATS.load(node.format.name).read
         devices = [device] if FORMATS.traits(node.format.name).proposes else []

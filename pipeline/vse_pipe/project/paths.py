@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import UsageError
-from vse_pipe.core.files import read_json, require_ours, write_json
+from vse_pipe.core.files import read_json, write_json
 from vse_pipe.core.locks import claim
 from vse_pipe.core.places import DATA
 
@@ -108,13 +108,6 @@ def run_seed(run: str) -> int | None:
     return int(digits) if digits else None
 
 
-def output_patterns(files: Iterable[str]) -> list[str]:
-    """Patterns of the pipeline's files in a run's folder. files: patterns of one model. The run may
-    have had seeds before."""
-    names = list(files)
-    return [*names, *(f"[0-9]*/{file}" for file in names), "[0-9]*.timing.json", "[0-9]*.lock"]
-
-
 def expand_groups(groups: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> list[str]:
     return [one for name in names for one in groups.get(name, (name,))]
 
@@ -130,16 +123,14 @@ def claimed_seeds(folder: Path, besides: Collection[str] = ()) -> Iterator[None]
         yield
 
 
-def remove_other_seeds(folder: Path, seed_paths: Collection[Path], files: Iterable[str]) -> None:
+def remove_other_seeds(folder: Path, seed_paths: Collection[Path]) -> None:
     """Removes the files of former seeds, and of the run without seeds, from the folder of a run
     with seeds, and logs it.
 
-    seed_paths: folders of its seeds; files: as for ``output_patterns``. Raises PipelineError for
-    foreign files, and as ``claimed_seeds``.
+    seed_paths: folders of its seeds. Raises as ``claimed_seeds``.
     """
     seeds = {path.name for path in seed_paths}
     with claim(folder), claimed_seeds(folder, seeds):
-        require_ours(folder, output_patterns(files))
         for path in sorted(folder.iterdir()):
             name = path.name.partition(".")[0]
             if name and name not in seeds and path.suffix != ".lock":

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vse_pipe.artifacts import identity, model_files, pairs
+from vse_pipe.artifacts import identity, model_files
 from vse_pipe.core import processes
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import IntegrityError, damaged
@@ -27,7 +27,6 @@ from vse_pipe.core.files import (
     partial_folder,
     read_json,
     replace_folder,
-    require_ours,
     sha256,
     whole_file,
     write_json,
@@ -40,8 +39,6 @@ from vse_pipe.train.model import describe
 
 STATE = Path("last") / "state.pt"
 FINISHED = Path("last") / "finished.json"
-# Patterns of the files of a trained run.
-FILES = (*model_files.FILES, f"{model_files.PEER}/*", model_files.HISTORY, pairs.REMATCHING, "last/*")
 _STAGE = "vse_pipe.train.stage"
 
 
@@ -76,9 +73,7 @@ def code_of(run: Run) -> str:
 
 def begin(out: Path, mark: str) -> Path:
     """The folder beside ``out`` to build a model in. The first process removes it unless it holds a
-    state of the run with the fingerprint ``mark``. Raises PipelineError where ``out`` holds a
-    foreign file."""
-    require_ours(out, paths.output_patterns(FILES))
+    state of the run with the fingerprint ``mark``."""
     building = partial_folder(out)
     if processes.is_first() and read(building, mmap=True).get("fingerprint") != mark:
         shutil.rmtree(building, ignore_errors=True)
@@ -92,7 +87,7 @@ def finish(building: Path, out: Path, mark: str, inputs: identity.Inputs) -> Non
     identity.write(building, inputs, model_files.parts(building))
     write_json(building / FINISHED, _ended(building, mark))
     with paths.claimed_seeds(out):
-        replace_folder(building, out, paths.output_patterns(FILES))
+        replace_folder(building, out)
     drop_state(out)
 
 

@@ -17,7 +17,6 @@ from vse_pipe.project.registry import (
     TEXT_ENCODERS,
     Family,
 )
-from vse_pipe.train import checkpoint
 from vse_pipe.train.model import DualEncoder, build, describe, network_holder
 
 # Names of this project's inputs; they may mean other things in the project that trained the model.
@@ -47,7 +46,7 @@ def take(model: GivenModel, run: Run, name: str, out: Path) -> None:
         str(paths.extracted(run.dataset, getattr(run, part))): {part: config[f"{part}_sha256"]}
         for part in ("features", "texts")
     }
-    with paths.claimed_seeds(out), whole_folder(out, paths.output_patterns(checkpoint.FILES)) as building:
+    with paths.claimed_seeds(out), whole_folder(out) as building:
         for place, _ in zip(("", model_files.PEER), networks, strict=False):
             (building / place).mkdir(exist_ok=True)
             for file in (model_files.MODEL, model_files.VOCABULARY):
