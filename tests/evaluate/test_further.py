@@ -1,11 +1,10 @@
-"""Recall at other K, judgements and labels beside an evaluation of a run."""
+"""Recall at other K and judgements beside an evaluation of a run."""
 
 import hashlib
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.evaluate.embedded import correct, sides, ways
@@ -124,24 +123,6 @@ def test_judgements_are_measured_beside_the_figures(prepared):
         rows = table[table["direction"] == direction]
         assert rows["query_id"].tolist() == queries[kept].tolist()
         assert rows["rank"].tolist() == [one[0] + 1 for one in places]
-
-
-def test_plausible_matches_by_labels(prepared):
-    rng = np.random.default_rng(5)
-    seen = sides()[0].split("test").ids
-    labels = {int(image): {str(one) for one in rng.choice(6, rng.integers(1, 4), replace=False)} for image in seen[:-2]}
-    rows = [(image, label) for image, own in labels.items() for label in own]
-    pq.write_table(pa.table({"image_id": [one for one, _ in rows], "label": [two for _, two in rows]}), "l.parquet")
-    found = measured(prepared, labels="l.parquet")["plausible"]
-    table = rows_of("plausible.parquet", evaluation.PLAUSIBLE_SCHEMA)
-    for direction, (scores, _, _, own, others) in ways().items():
-        columns = [n for n, image in enumerate(others) if image in labels]
-        held = [labels[others[n]] for n in columns]
-        asked = [(scores[q, columns].tolist(), labels[image]) for q, image in enumerate(own) if image in labels]
-        shares = [[naive.pmrp(row, mine, held, most) for most in (0, 1, 2)] for row, mine in asked]
-        assert found[direction]["queries"] == len(shares) == (table["direction"] == direction).sum()
-        assert found[direction]["pmrp"] == pytest.approx(100 * np.mean(shares), abs=1e-4)
-        assert found[direction]["r_precision_0"] == pytest.approx(100 * np.mean(shares, axis=0)[0], abs=1e-4)
 
 
 def test_folds_rank_within_and_count_together(prepared):

@@ -189,8 +189,7 @@ def test_a_map_has_the_path_and_the_caption_of_every_vector(tmp_path, monkeypatc
 
 
 def test_the_manifest_says_where_it_comes_from_and_the_bytes_are_the_same(files):
-    params = EvaluateParams(calibrate="isotonic")  # an export fits no probability and needs no validation data for one
-    manifest = exported(files, "sinkhorn", params=params)
+    manifest = exported(files, "sinkhorn")
     assert manifest == json.loads((OUT / "manifest.json").read_text())
     said = {"inference": "sinkhorn", "bank": "test", "direction": "text_to_image", "scale": pytest.approx(20.0)}
     said |= {"parameters": {"tau": 0.05, "tolerance": 1e-3, "max_iterations": 500}}

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Sequence
 
 from tests.naive.criteria import mean_of_largest
 
@@ -204,15 +203,6 @@ def judged_ndcg(row, grades, k, ties="pessimistic"):
     return graded_ndcg(dict(enumerate(row)), grades, k, ties)
 
 
-def pmrp(row, own, others, most, ties="pessimistic"):
-    """R-precision of one query. own: its labels, a set; others: those of each item, sets; most: labels that may differ."""
-    right = {item for item, labels in enumerate(others) if len(own ^ labels) <= most}
-    if not right:
-        return None
-    listed = order(dict(enumerate(row)), dict.fromkeys(right, 1.0), 0.0, ties)
-    return sum(1 for item in listed[: len(right)] if item in right) / len(right)
-
-
 def tau_b(xs, ys):
     agreed, pairs_x, pairs_y, _ = _pairs(xs, ys)
     return agreed / math.sqrt(pairs_x * pairs_y)
@@ -235,46 +225,6 @@ def _pairs(xs, ys):
             pairs_x += x != 0
             pairs_y += y != 0
     return agreed, pairs_x, pairs_y, len(xs)
-
-
-def expected_calibration_error(probabilities: Sequence[float], matched: Sequence[bool], bins: int = 10) -> float:
-    total = 0.0
-    for place in range(bins):
-        low, high = place / bins, (place + 1) / bins
-        inside = [
-            (probability, event)
-            for probability, event in zip(probabilities, matched, strict=True)
-            if low <= probability < high or (place == bins - 1 and probability == 1)
-        ]
-        if inside:
-            mean = sum(probability for probability, _ in inside) / len(inside)
-            share = sum(event for _, event in inside) / len(inside)
-            total += len(inside) / len(probabilities) * abs(mean - share)
-    return total
-
-
-def isotonic(scores: Sequence[float], matched: Sequence[bool]) -> dict[float, float]:
-    """By score: pool adjacent violators, literally."""
-    blocks: list[list] = []
-    for score in sorted(set(scores)):
-        events = [event for other, event in zip(scores, matched, strict=True) if other == score]
-        blocks.append([[score], sum(events), len(events)])
-        while len(blocks) > 1 and blocks[-2][1] / blocks[-2][2] >= blocks[-1][1] / blocks[-1][2]:
-            last = blocks.pop()
-            blocks[-1] = [a + b for a, b in zip(blocks[-1], last, strict=True)]
-    return {score: hits / count for own, hits, count in blocks for score in own}
-
-
-def candidates(
-    scores: Sequence[Sequence[float]], correct: Sequence[set[int]], k: int = 10
-) -> list[tuple[float, bool, int]]:
-    """(score, matched, query) of the best k items of each query with a correct one."""
-    found, number = [], 0
-    for row, right in zip(scores, correct, strict=True):
-        if right:
-            found += [(row[item], item in right, number) for item in top(row, k)]
-            number += 1
-    return found
 
 
 SHARES = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision", "ndcg@10": "ndcg_10"}

@@ -1,7 +1,5 @@
 """Positions of correct items and measures from them, against loops."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, matrices
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import evaluation as engine
-from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths
 from vse_pipe.ranking.graded import Graded, kendall
 from vse_pipe.ranking.recall import positions
@@ -94,23 +91,6 @@ def test_kendall_against_loops():
     assert 0.3 < found["tau_b"] < 0.9
     ones, grow = np.ones(4), np.arange(4.0)
     assert kendall(ones, grow) == kendall(grow, ones) == kendall(np.ones(1), np.ones(1)) == {}
-
-
-@pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
-def test_plausible_against_loops(ties):
-    rng = np.random.default_rng(0)
-    own, others = (rng.integers(0, 2, (count, 5)).astype(np.float32) for count in (30, 80))
-    others = others[~(others == own[0]).all(axis=1)]  # so that the first query has no item of its own labels
-    scores = rng.integers(0, 8, (30, len(others))).astype(np.float32)
-    apart = graded.distances(torch.from_numpy(own), torch.from_numpy(others))
-    found = graded.r_precisions(torch.from_numpy(scores), apart, ties).numpy()
-    named = [[set(np.flatnonzero(row).tolist()) for row in side] for side in (own, others)]
-    assert math.isnan(found[0, 0])
-    for query, row in enumerate(scores.tolist()):
-        for most in graded.DIFFERENCES:
-            wanted = naive.pmrp(row, named[0][query], named[1], most, ties)
-            assert wanted is None or found[query, most] == pytest.approx(wanted)
-            assert (wanted is None) == math.isnan(found[query, most])
 
 
 few_values = matrices(elements=st.integers(0, 3).map(float))

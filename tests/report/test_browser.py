@@ -11,7 +11,7 @@ from tests.report import project as base
 from tests.report.browser import Browser, installed
 from tests.report.project import write_audit
 from tests.report.test_audits import write_cleaning, write_localisation
-from tests.report.test_sections import FOUND, LABELLED, SIDE
+from tests.report.test_sections import SIDE
 from vse_pipe.artifacts import evaluation, identity
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
@@ -192,7 +192,7 @@ def further(finished, tmp_path_factory):
     root = tmp_path_factory.mktemp("further") / "project"
     shutil.copytree(finished, root)
     group = {"group": "outdoor scenes", "queries": 9, "images": 3, "r@1": 33.3, "intervals": {"r@1": [20.1, 45.0]}}
-    figures = {"judged": SIDE, "plausible": LABELLED, "by_group": [group], "calibration": FOUND}
+    figures = {"judged": SIDE, "by_group": [group]}
     more = {name: dict.fromkeys(evaluation.DIRECTIONS, content) for name, content in figures.items()}
     more["judged"]["correct_above"], more["by_group"]["column"] = 1.5, "place"
     with contextlib.chdir(root):

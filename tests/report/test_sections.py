@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-import vl_convert
 
 from tests.naive import stages as naive
 from tests.report import project as base
@@ -24,33 +23,6 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import spreads
 from vse_pipe.ranking.intervals import Figures
 from vse_pipe.report.stage import report
-
-BINS = [
-    {"from": place / 10, "to": (place + 1) / 10, "pairs": 0 if place in (3, 7) else 40 - place}
-    | ({} if place in (3, 7) else {"probability": place / 10 + 0.04, "matched": place / 10})
-    for place in range(10)
-]
-FOUND = {
-    "method": "isotonic", "candidates": 10, "fitted": {"queries": 30, "pairs": 300, "base_rate": 0.121},
-    "measured": {"queries": 40, "pairs": 1400, "base_rate": 0.256}, "ece": 0.04321, "ece_interval": [0.031, 0.0654],
-    "brier": 0.1765, "bins": BINS,
-}  # fmt: skip
-
-
-def test_page_and_metrics_have_it_where_it_was_measured(project, page):
-    assert 'id="calibration"' not in page
-    path = paths.evaluated("max", "csls") / evaluation.METRICS
-    write_json(path, read_json(path) | {"calibration": dict.fromkeys(evaluation.DIRECTIONS, FOUND)})
-    report(base.params())
-    section = base.section((project / "reports/index.html").read_text(encoding="utf-8"), "calibration")
-    row = re.search(r'<tr><th scope="row">csls</th>(.*?)</tr>', section).group(1)
-    assert base.words(row) == ["isotonic", "1,400", "25.6%", "12.1%", "0.043", "0.031\u20130.065", "0.176"]
-    assert "text to image: csls is off by 0.043 on average" in section
-    spec = re.search(r'data-chart="[^"]*">(.*?)</script>', section, re.DOTALL).group(1)
-    drawn = vl_convert.vegalite_to_svg(json.loads(spec))
-    assert [drawn.count(f'aria-roledescription="{mark}"') for mark in ("line mark", "point")] == [2, 8]
-    told = json.loads((project / "reports/metrics.json").read_text())
-    assert told["max"]["csls"]["calibration"]["image_to_text"] == {"ece": 0.0432, "brier": 0.1765}
 
 
 def _ranks(root, run: str, inference: str) -> pd.DataFrame:
@@ -101,7 +73,6 @@ def test_counts_charts_and_examples_of_changes_equal_the_loops(finished, page):
 
 SIDE = {"queries": 1234, "r@1": 41.23, "map@r": 30.04, "r_precision": 33.3, "graded_ndcg@10": 70.0, "mrr": 50.0}
 SIDE |= {"kendall": {"judgements": 99, "tau_b": 0.4567, "tau_c": -0.1}, "kendall_foreign": {"judgements": 9}}
-LABELLED = {"queries": 60, "pmrp": 40.4, "r_precision_0": 30.3, "r_precision_1": 40.1, "r_precision_2": 50.8}
 
 
 def _judge(run: str, inference: str, **found: dict) -> None:
@@ -112,18 +83,15 @@ def _judge(run: str, inference: str, **found: dict) -> None:
 def test_a_row_for_each_evaluation_that_has_them(project):
     directions = {"image_to_text": SIDE, "text_to_image": {**SIDE, "kendall": {"judgements": 99}}}
     _judge("hal", "csls", judged={"file": "j.csv", "correct_above": 1.5, **directions})
-    _judge("sum", "nns", plausible={"file": "l.csv", **dict.fromkeys(evaluation.DIRECTIONS, LABELLED)})
     report(base.params(runs=["sum", "hal"], inferences=["nns", "csls"], examples=0))
     section = base.section((project / "reports/index.html").read_text(), "judged")
     assert "with a mean grade above 1.5" in " ".join(section.split())
     rows = [base.words(row) for row in re.findall(r"<tr><th scope=\"row\">.*?</tr>", section)]
     side = ["1,234", "41.2", "30.0", "33.3", "70.0"]
-    labelled = ["sum", "nns", *["60", "40.4", "30.3", "40.1", "50.8"] * 2]
-    assert rows == [["hal", "csls", *side, "0.457", "−0.100", *side, "–", "–"], labelled]
+    assert rows == [["hal", "csls", *side, "0.457", "−0.100", *side, "–", "–"]]
     figures = json.loads((project / "reports/metrics.json").read_text())
     assert figures["hal"]["csls"]["judged"]["image_to_text"]["kendall"] == {"tau_b": 0.4567, "tau_c": -0.1}
     assert "queries" not in figures["hal"]["csls"]["judged"]["text_to_image"]
-    assert figures["sum"]["nns"]["plausible"]["image_to_text"]["pmrp"] == 40.4
     assert "judged" not in figures["hal"]["nns"]
 
 

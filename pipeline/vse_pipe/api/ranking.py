@@ -30,7 +30,7 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import comparison, criteria
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.criteria import Trial
-from vse_pipe.ranking.graded import Further, Graded
+from vse_pipe.ranking.graded import Graded
 from vse_pipe.ranking.intervals import intervals
 from vse_pipe.ranking.recall import Relevance, mean_grades
 from vse_pipe.ranking.rows import require_distinct
@@ -146,7 +146,7 @@ def rank(
     vectors = Vectors.of_arrays(*sides, rows, similarity)
     further = _further(vectors, (bank_images, bank), validation)
     task = task_of_vectors(VectorSets(vectors, *further), EvaluateParams(), place, relevance)
-    task = replace(task, further=graded, lacking=_UNTUNED)
+    task = replace(task, graded=graded, lacking=_UNTUNED)
     return _ranked(task, criterion, images, ties=ties, memory=memory)
 
 
@@ -203,7 +203,7 @@ def rank_scores(
         for direction, ranked, of_bank in zip(DIRECTIONS, (forward, forward.transposed()), queries, strict=True)
     }
     about: dict[str, object] = {"similarity": "given"}
-    task = Task(split, source, None, source, cosine, about, further=graded, trials=trials, lacking=_UNTUNED)
+    task = Task(split, source, None, source, cosine, about, graded=graded, trials=trials, lacking=_UNTUNED)
     return _ranked(task, criterion, scores, ties=ties, memory=memory)
 
 
@@ -279,7 +279,7 @@ def _ranked(task: Task, criterion: str | Inference, first: ArrayLike, **values: 
 
 def _correct(
     owners: ArrayLike | None, qrels: ArrayLike | None, counts: tuple[int, int]
-) -> tuple[Relevance | None, Further | None, np.ndarray | None]:
+) -> tuple[Relevance | None, Graded | None, np.ndarray | None]:
     """The correct pairs of ``qrels`` and their grades, or the row of each caption's image. counts:
     of images and of captions. Raises InputError for owners and pairs that do not fit."""
     if qrels is None:
@@ -300,7 +300,7 @@ def _correct(
         raise InputError("qrels: grades must be finite, 0 or more, and one above 0")
     is_correct = mean_grades(images, captions, grades) > 0
     relevance = Relevance.both_ways(images[is_correct], captions[is_correct])
-    return relevance, Further(Graded(images, captions, grades.astype(np.float64))), None
+    return relevance, Graded(images, captions, grades.astype(np.float64)), None
 
 
 def _further(

@@ -11,8 +11,7 @@ Beside these folders, unmeasured.json has ``why`` (a data set without captions) 
 name, why each was not computed).
 
 data/evaluate/<run>/<inference>/: judged.parquet, a row for each query with a correct item by
-``evaluate.judgements``, and plausible.parquet, a row for each query whose image has
-``evaluate.labels``.
+``evaluate.judgements``.
 """
 
 from collections.abc import Iterable
@@ -30,10 +29,9 @@ from vse_pipe.core.tables import field
 
 METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
 RELAXATION = "relaxation.parquet"
-JUDGED, PLAUSIBLE = "judged.parquet", "plausible.parquet"
+JUDGED = "judged.parquet"
 # In data/evaluate/<run>/: the reasons for missing figures.
 UNMEASURED = "unmeasured.json"
-
 DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)
 # Columns of ids, and of their names if ids are text.
@@ -176,20 +174,11 @@ JUDGED_SCHEMA = tables.schema(
     *[field(name, pa.float64(), about.partition(";")[0]) for name, about in MEASURES.items()],
     field("graded_ndcg_10", pa.float64(), "as ndcg_10, each item by its grade"),
 )
-PLAUSIBLE_SCHEMA = tables.schema(
-    "plausible 1",
-    *_QUERY,
-    *[
-        field(f"r_precision_{most}", pa.float64(), f"among the items that differ in {most} labels at most, 0 to 1")
-        for most in (0, 1, 2)
-    ],
-)
 SCHEMAS = {
     RANKS: RANKS_SCHEMA,
     OCCURRENCE: OCCURRENCE_SCHEMA,
     RELAXATION: RELAXATION_SCHEMA,
     JUDGED: JUDGED_SCHEMA,
-    PLAUSIBLE: PLAUSIBLE_SCHEMA,
 }
 
 

@@ -72,9 +72,7 @@ def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Form
     is_unit = isinstance(embedded, Vectors) and embedded.images.about.get("normalised", "true") == "true"
     if embedded.compared_by != "cosine" or not is_unit:
         raise UsageError(f"run '{run}' has no unit vectors of one network; --dims and --precision are of those")
-    # The table has no probabilities.
-    settings = params.evaluate.model_copy(update={"calibrate": "none"})
-    task = Task.of_run(replace(params, evaluate=settings), run, embedded, chosen, target)
+    task = Task.of_run(params, run, embedded, chosen, target)
     full, rows = task.split.images.shape[1], []  # type: ignore[union-attr]
     for dim in forms.dims:
         check_width(dim, full, "--dims", f"run '{run}'")

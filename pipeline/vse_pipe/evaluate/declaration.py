@@ -20,7 +20,7 @@ def _inputs(params: Params, name: str) -> list[Path]:
 
 
 def _reads(params: Params, name: str) -> list[SourceFiles]:
-    """Judgements and labels of the data set, and the vectors of a bank in another folder."""
+    """Judgements and groups of the data set, and the vectors of a bank in another folder."""
     node = params.evaluate.for_dataset(params.dataset(name))
     files = [SourceFiles(Path(path)) for key in BESIDE if isinstance(path := getattr(node, key), str)]
     bank = [] if node.bank in images.DESCRIBED else [Path(node.bank)]

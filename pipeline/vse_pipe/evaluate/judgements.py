@@ -1,28 +1,25 @@
-"""Judgements and labels of images and captions by their names, and figures from them."""
+"""Judgements of images and captions by their names, and figures from them."""
 
 from collections.abc import Iterable, Sequence
-from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import torch
 from jaxtyping import Int64
 
 from vse_pipe.artifacts import captions, images
 from vse_pipe.artifacts import names as text_names
-from vse_pipe.artifacts.evaluation import DIRECTIONS, JUDGED, PLAUSIBLE, heading, rounded
+from vse_pipe.artifacts.evaluation import DIRECTIONS, JUDGED, heading, rounded
 from vse_pipe.core import memory, weights
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.text_tables import PAIR, numbers, read, read_pairs
+from vse_pipe.evaluate.text_tables import PAIR, numbers, read_pairs
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking import evaluation, files, graded
+from vse_pipe.ranking import evaluation, files
 from vse_pipe.ranking.criteria import Trial, Tuned
-from vse_pipe.ranking.graded import Further, Graded, Labels, kendall
-from vse_pipe.ranking.recall import Ties, places
+from vse_pipe.ranking.graded import Graded, kendall
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import Split
 
@@ -62,18 +59,14 @@ def dataset_names(folder: Path) -> tuple[pd.Series, pd.Series]:
     return both[0][~both[0].index.duplicated()], both[1][~both[1].index.duplicated()]
 
 
-def read_judgements(params: EvaluateParams, images: pd.Series, captions: pd.Series) -> Further | None:
-    """The contents of ``params.judgements`` and ``params.labels``, or None. Rows with unknown
-    images or captions are left out with a warning. Raises InputError as ``read`` does, and when no
-    row is left."""
-    judged, labelled = (pinned(params, file) for file in (params.judgements, params.labels))
-    if not (judged or labelled):
+def read_judgements(params: EvaluateParams, images: pd.Series, captions: pd.Series) -> Graded | None:
+    """The content of ``params.judgements``, or None. Rows with unknown images or captions are left
+    out with a warning. Raises InputError as ``read_pairs`` does, and when no row is left."""
+    path = pinned(params, params.judgements)
+    if path is None:
         return None
     with memory.limit(params.memory, "evaluate.memory"):
-        return Further(
-            _graded(judged, params.correct_above, images, captions) if judged else None,
-            _labels(labelled, images) if labelled else None,
-        )
+        return _graded(path, params.correct_above, images, captions)
 
 
 def pinned(params: EvaluateParams, file: str | dict[str, str] | None) -> Path | None:
@@ -97,16 +90,6 @@ def _graded(path: Path, above: float, images: pd.Series, captions: pd.Series) ->
     return Graded(image_ids, caption_ids, grades[present], above)
 
 
-def _labels(path: Path, images: pd.Series) -> Labels:
-    table = read(path, ["image_id", "label"], bare=[("image_id", "label")])
-    (image_ids,), present = _ids(path, table, {"image_id": images})
-    ids, rows = np.unique(image_ids, return_inverse=True)
-    names, columns = np.unique(table["label"].to_numpy(dtype=str)[present], return_inverse=True)
-    has = np.zeros((len(ids), len(names)), np.float32)
-    has[rows, columns] = 1
-    return Labels(ids, has)
-
-
 def _ids(path: Path, table: pd.DataFrame, sides: dict[str, pd.Series]) -> tuple[list[np.ndarray], np.ndarray]:
     """The ids in each column, and the rows that they are of: those with known names alone."""
     ids = {key: find(names, table[key]) for key, names in sides.items()}
@@ -121,20 +104,20 @@ def _ids(path: Path, table: pd.DataFrame, sides: dict[str, pd.Series]) -> tuple[
 
 
 def measure_judgements(
-    further: Further,
+    graded: Graded,
     options: EvaluateParams,
     is_comparable: bool,
     choices: dict[str, Tuned],
     folds: Sequence[Split],
     trials: dict[str, list[Trial]],
 ) -> tuple[dict, dict[str, pa.Table]]:
-    """The figures for the metrics document, and tables by file name. A criterion with a matching
+    """The figures for the metrics document, and the table of ``JUDGED``. A criterion with a matching
     has no ranking and gets none.
 
     Under ``folds`` a query is ranked among the items of its fold. Raises InputError when judgements
-    or labels name no ranked item."""
-    metrics: dict[str, dict] = {}
-    rows: dict[str, list[pa.Table]] = {JUDGED: [], PLAUSIBLE: []}
+    name no ranked item."""
+    figures: dict = {}
+    tables: list[pa.Table] = []
     for direction in DIRECTIONS:
         criterion = choices[direction].criterion
         if criterion.matching:
@@ -143,16 +126,13 @@ def measure_judgements(
             Fold(number, split, trial.under(criterion))
             for number, (split, trial) in enumerate(zip(folds, trials[direction], strict=True))
         ]
-        if further.graded is not None:
-            about = {"file": options.judgements, "correct_above": options.correct_above}
-            figures, table = _judged_figures(options, is_comparable, further.graded, direction, ranked)
-            metrics.setdefault("judged", about)[direction] = rounded(figures)
-            rows[JUDGED].append(table)
-        if further.labels is not None:
-            figures, table = _plausible_figures(options, further.labels, direction, ranked)
-            metrics.setdefault("plausible", {"file": options.labels})[direction] = rounded(figures)
-            rows[PLAUSIBLE].append(table)
-    return metrics, {name: pa.concat_tables(tables) for name, tables in rows.items() if tables}
+        judged, table = _judged_figures(options, is_comparable, graded, direction, ranked)
+        figures[direction] = rounded(judged)
+        tables.append(table)
+    if not tables:
+        return {}, {}
+    about = {"file": options.judgements, "correct_above": options.correct_above}
+    return {"judged": about | figures}, {JUDGED: pa.concat_tables(tables)}
 
 
 class Fold(NamedTuple):
@@ -195,44 +175,6 @@ def _judged_figures(
     # Pairs of another split, of different folds, or with an image that was left out are not ranked.
     unranked = len(judgements.grades) - len(grades)
     return figures | ({"unranked": unranked} if unranked else {}), table
-
-
-def _plausible_figures(
-    options: EvaluateParams, labels: Labels, direction: str, folds: Sequence[Fold]
-) -> tuple[dict, pa.Table]:
-    rows, shares = [], []
-    for fold, split, scores in folds:
-        sides = (split.image_ids, split.caption_images)
-        if not all(np.isin(side, labels.images).any() for side in sides):
-            continue
-        queries, items = (
-            places(labels.images, side) for side in (sides if direction == "image_to_text" else sides[::-1])
-        )
-        precisions = _precisions(labels, scores, queries, items, options.ties)
-        labelled = ~np.isnan(precisions[:, 0])
-        shares.append(precisions[labelled])
-        columns = {f"r_precision_{most}": precisions[labelled, most] for most in graded.DIFFERENCES}
-        rows.append(_table(direction, fold, split.sides(direction)[0][labelled], columns))
-    if not shares:
-        raise InputError(f"evaluate.labels {options.labels}: no image that is ranked has a label there")
-    joined = np.concatenate(shares)
-    figures = 100.0 * joined.mean(axis=0)
-    named = {f"r_precision_{most}": figures[most] for most in graded.DIFFERENCES}
-    return {"queries": len(joined), "pmrp": figures.mean(), **named}, pa.concat_tables(rows)
-
-
-def _precisions(labels: Labels, scores: Scores, queries: np.ndarray, items: np.ndarray, ties: Ties) -> np.ndarray:
-    """One row a query, NaN if its image has no label. Items without a label are not in the gallery,
-    as in the authors' code. queries, items: rows of ``labels``, -1 for none."""
-    gallery = torch.from_numpy(np.flatnonzero(items >= 0))
-    marks = torch.from_numpy(labels.has)
-
-    def shares(rows: slice, strip: torch.Tensor) -> np.ndarray:
-        distances = graded.distances(marks[queries[rows]].to(strip.device), marks[items[gallery]].to(strip.device))
-        precisions = graded.r_precisions(strip[:, gallery.to(strip.device)], distances, ties).cpu().numpy()
-        return np.where(queries[rows, None] >= 0, precisions, np.nan)
-
-    return np.concatenate(list(starmap(shares, scores.blocks())))
 
 
 def _table(direction: str, fold: int, queries: np.ndarray, columns: dict[str, np.ndarray]) -> pa.Table:

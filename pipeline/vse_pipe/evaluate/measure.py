@@ -13,7 +13,7 @@ from vse_pipe.artifacts.evaluation import DIGITS, heading, rounded
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.evaluate.task import Task
-from vse_pipe.ranking import calibration, criteria, evaluation
+from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking.criteria import Criterion, RankedFold, Scan, Trial, Tuned
 from vse_pipe.ranking.intervals import intervals
 from vse_pipe.ranking.split import Split
@@ -71,7 +71,7 @@ class Measurement:
         return self.task.validation_trials(self.sets)
 
     def needs_validation(self, criterion: Criterion) -> bool:
-        return bool(self.task.open_parameters(criterion)) or self.task.is_calibrated(criterion)
+        return bool(self.task.open_parameters(criterion))
 
     def result(self, criterion: Criterion) -> Result:
         """Raises Untuned, InputError and UsageError where these data do not allow the criterion."""
@@ -81,7 +81,6 @@ class Measurement:
             direction: criteria.choose_parameters(criterion, validation.get(direction, []), self.options.tune)
             for direction in artefact.DIRECTIONS
         }
-        probabilities = self._calibration(choices) if self.task.is_calibrated(criterion) else {}
         folds = console.track(
             zip(*self.trials.values(), strict=True), len(self.folds), f"ranking under {criterion.name}"
         )
@@ -94,7 +93,6 @@ class Measurement:
         metrics = {
             **self.task.about,
             **self._further(criterion, choices, tables),
-            **probabilities,
             **self._circumstances(criterion),
             "parameters": {direction: choice.parameters() for direction, choice in choices.items()},
             "tuned": {direction: choice.chosen for direction, choice in choices.items()},
@@ -110,14 +108,14 @@ class Measurement:
     def _further(
         self, criterion: Criterion, choices: dict[str, Tuned], tables: dict[str, pa.Table]
     ) -> dict[str, object]:
-        """Figures from judgements, labels and groups; ``tables`` gets those of the first two."""
+        """Figures from judgements and groups; ``tables`` gets that of judgements."""
         task = self.task
         figures: dict[str, object] = {}
-        if task.further:
+        if task.graded:
             from vse_pipe.evaluate.judgements import measure_judgements  # pandas takes half a second to import
 
             figures, judged = measure_judgements(
-                task.further, self.options, task.is_comparable, choices, self.folds, self.trials
+                task.graded, self.options, task.is_comparable, choices, self.folds, self.trials
             )
             tables |= judged
         if task.tuned_on and task.open_parameters(criterion):
@@ -128,20 +126,6 @@ class Measurement:
             ranks, occurrence = tables[artefact.RANKS], tables[artefact.OCCURRENCE]
             figures["by_group"] = groups.measured(task.groups, ranks, occurrence, self.options.resamples, task.seed)
         return figures
-
-    def _calibration(self, choices: dict[str, Tuned]) -> dict[str, dict]:
-        """The calibration by direction, for the metrics document."""
-        figures = {}
-        for direction, choice in choices.items():
-            fit, sample = (
-                calibration.candidates(
-                    [(trial.item_by_item(choice.criterion), trial.truth) for trial in side[direction]]
-                )
-                for side in (self.validation, self.trials)
-            )
-            clusters = np.concatenate([fold.clusters(direction) for fold in self.folds])
-            figures[direction] = calibration.measured(fit, sample, clusters, self.options.resamples, self.task.seed)
-        return {"calibration": figures}
 
     def _circumstances(self, criterion: Criterion) -> dict[str, object]:
         """The setting of the figures. bank: the queries that correct the scores. transductive:

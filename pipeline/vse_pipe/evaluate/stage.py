@@ -5,7 +5,6 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,11 +56,6 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         task = Task.of_run(params, run, embedded, selected, resolved).judged(prepared)
         if not len(task.split.caption_ids):
             raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
-        if task.options.calibrate != "none" and (task.validation is None or task.tuned_on):
-            console.warn(
-                f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked"
-            )
-            task = replace(task, options=task.options.model_copy(update={"calibrate": "none"}))
         with whole_folder(out) as folder:
             identity.write(folder, made_from, {"settings": _settings_digest(params, run)})
             unmeasured: dict[str, PipelineError] = {}

@@ -88,13 +88,12 @@ def _figure(value: float | None, digits: int, absent: str = "-") -> str:
 
 
 def _judged(metrics: dict) -> str:
-    """Figures from judgements and labels; the document has further ones."""
-    return "; ".join(
-        f"by {metrics[key]['file']}: {name} "
-        + ", ".join(f"{_SHORT[side]} {metrics[key][side][figure]:.1f}" for side in evaluation.DIRECTIONS)
-        for key, name, figure in (("judged", "mAP@R", "map@r"), ("plausible", "PMRP", "pmrp"))
-        if key in metrics
-    )
+    """Figures from judgements; the document has further ones."""
+    if "judged" not in metrics:
+        return ""
+    judged = metrics["judged"]
+    figures = [f"{_SHORT[side]} {judged[side]['map@r']:.1f}" for side in evaluation.DIRECTIONS]
+    return f"by {judged['file']}: mAP@R " + ", ".join(figures)
 
 
 def _tuned_elsewhere(metrics: dict) -> str:

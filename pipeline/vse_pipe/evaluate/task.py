@@ -20,7 +20,7 @@ from vse_pipe.ranking import evaluation
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.criteria import Criterion, Trial, trials
 from vse_pipe.ranking.fragments import Fused
-from vse_pipe.ranking.graded import Further
+from vse_pipe.ranking.graded import Graded
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.split import OWN, BankSource, Split, disjoint
 from vse_pipe.ranking.vectors import Vectors
@@ -54,7 +54,7 @@ class Task:
     options: EvaluateParams = field(default_factory=EvaluateParams)
     seed: int = 0
     names: TextIds | None = None
-    further: Further | None = None
+    graded: Graded | None = None
     groups: "QueryGroups | None" = None
     trials: dict[str, list[Trial]] | None = None
     tuned_on: str | None = None
@@ -127,29 +127,23 @@ class Task:
         """Are scores of different queries on one scale? Ranks and rescored candidates are not."""
         return not isinstance(self.similarity, Fused | Cascade)
 
-    def is_calibrated(self, criterion: Criterion) -> bool:
-        """Is a probability fitted to the scores of the criterion? A matching has no scores."""
-        return self.options.calibrate != "none" and not criterion.matching and self.is_comparable
-
     def validation_trials(self, sets: int = 1) -> dict[str, list[Trial]]:
         """The validation folds that choose parameters, by direction. sets: see ``criteria.trials``.
 
         Raises InputError without validation data, and when the ranked split or the bank shares
         items with them."""
         if self.validation is None:
-            raise InputError(
-                f"{self.lacking}; give parameters, such as inference.rgm.lam, and evaluate.calibrate: none"
-            )
+            raise InputError(f"{self.lacking}; give parameters, such as inference.rgm.lam")
         disjoint(self.validation, self.split, "validation data", "split", self.names)
         disjoint(self.validation_bank.split, self.validation, "validation data", "bank", self.names)
         folds = evaluation.tuning_folds(self.validation, self.options)
         return trials(folds, self.validation_bank, self.similarity, self.options.memory, sets)
 
     def judged(self, dataset: Path | None = None) -> "Task":
-        """With the judgements, labels and groups of queries that ``options`` names. dataset: the
+        """With the judgements and groups of queries that ``options`` names. dataset: the
         folder with the names of images and captions; by default the ids are their names."""
         options = self.options
-        if not (options.judgements or options.labels or options.by or options.groups):
+        if not (options.judgements or options.by or options.groups):
             return self
         # pandas takes half a second to import.
         from vse_pipe.evaluate import groups, judgements
@@ -160,8 +154,8 @@ class Task:
         else:
             names = list(judgements.dataset_names(dataset))
         captions = self.split.caption_ids, self.split.caption_images
-        further = judgements.read_judgements(options, *names)
-        return replace(self, further=further, groups=groups.read_groups(options, captions, names[1], dataset))
+        graded = judgements.read_judgements(options, *names)
+        return replace(self, graded=graded, groups=groups.read_groups(options, captions, names[1], dataset))
 
 
 def _training(params: Params, run: str) -> Embedded | None:

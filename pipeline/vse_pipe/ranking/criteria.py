@@ -197,12 +197,6 @@ class Trial:
         scores = criterion.rerank(self.scores, self.bank)
         return self.finish(scores, criterion) if self.finish else scores
 
-    def item_by_item(self, criterion: Criterion) -> Scores:
-        """The scores under the criterion's item bias, as a search corrects them; the ranking equals
-        that of ``under``. Without an item bias as ``under``."""
-        bias = criterion.item_bias(self.bank)
-        return self.under(criterion) if bias is None else bias.apply(self.scores)
-
 
 @dataclass(frozen=True)
 class Tuned:

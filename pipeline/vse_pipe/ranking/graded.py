@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float, Int, Int64
-from torch import Tensor
+from jaxtyping import Float, Int, Int64
 
 from vse_pipe.ranking.recall import Ties, Truth, places
 
@@ -114,50 +112,6 @@ def _discounted(positions: np.ndarray, gains: Pairs, k: int) -> Pairs:
     return np.where(positions < k, gains / np.log2(positions + 2), 0.0)
 
 
-# Numbers of labels that may differ; PMRP is the mean of the three.
-DIFFERENCES = (0, 1, 2)
-
-
-def distances(
-    queries: Float[Tensor, "rows labels"], items: Float[Tensor, "items labels"]
-) -> Float[Tensor, "rows items"]:
-    """The number of labels that the two do not share; labels are 1 or 0."""
-    return queries.sum(dim=1)[:, None] + items.sum(dim=1) - 2 * queries @ items.T
-
-
-def r_precisions(
-    scores: Float[Tensor, "rows items"],
-    distances: Float[Tensor, "rows items"],
-    ties: Ties,
-    differences: Sequence[int] = DIFFERENCES,
-) -> Float[Tensor, "rows differences"]:
-    """For each number of differences the share of plausible items among the best R, their number;
-    NaN without any.
-
-    Plausible Match R-Precision (PMRP) of Chun et al., Probabilistic Embeddings for Cross-Modal
-    Retrieval, CVPR 2021: the mean over columns, then over queries. Their code leaves ties to a
-    sort; here wrong items precede plausible items of the same score, as in ``positions``. ECCV
-    Caption (ECCV 2022) has the first column, R at most 50."""
-    ordered = scores.sort(dim=1, descending=True).values
-    return torch.stack([_share(scores, ordered, distances <= most, ties) for most in differences], dim=1)
-
-
-def _share(
-    scores: Float[Tensor, "rows items"],
-    ordered: Float[Tensor, "rows items"],
-    plausible: Bool[Tensor, "rows items"],
-    ties: Ties,
-) -> Float[Tensor, " rows"]:
-    """Items above the R-th score are among the best R; ties fill the rest, wrong first."""
-    number = plausible.sum(dim=1)
-    last = ordered.gather(1, (number - 1).clamp_min(0)[:, None])
-    above, level = scores > last, scores == last
-    before = (level & ~plausible).sum(dim=1) if ties == "pessimistic" else 0
-    room = (number - above.sum(dim=1) - before).clamp_min(0)
-    hits = (above & plausible).sum(dim=1) + room.minimum((level & plausible).sum(dim=1))
-    return torch.where(number > 0, hits / number, torch.nan).double()
-
-
 def kendall(scores: Float[np.ndarray, " rows"], grades: Float[np.ndarray, " rows"]) -> dict[str, float]:
     """Kendall's tau_b and tau_c, -1 to 1, with one row per judgement; empty where all scores or all
     grades are equal.
@@ -169,22 +123,6 @@ def kendall(scores: Float[np.ndarray, " rows"], grades: Float[np.ndarray, " rows
     from scipy.stats import kendalltau
 
     return {f"tau_{variant}": float(kendalltau(scores, grades, variant=variant).statistic) for variant in "bc"}
-
-
-@dataclass(frozen=True)
-class Labels:
-    """images: unique ids; has: 1 where the image has the label, else 0."""
-
-    images: np.ndarray
-    has: Float[np.ndarray, "images labels"]
-
-
-@dataclass(frozen=True)
-class Further:
-    """Judgements and labels of a data set; None for none."""
-
-    graded: Graded | None = None
-    labels: Labels | None = None
 
 
 @dataclass(frozen=True)

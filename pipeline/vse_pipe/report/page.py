@@ -90,7 +90,6 @@ SECTIONS = (
     ("localisation", "Phrases and their boxes", examples.localisation),
     ("judged", "Judgements", figures.judged),
     ("groups", "Figures by group", figures.by_group),
-    ("calibration", "How sure a score is", criteria.calibration),
     ("hubness", "Hubness", criteria.occurrences),
     ("changes", "What each criterion changed", criteria.changes),
     ("examples", "Example retrievals", examples.examples),

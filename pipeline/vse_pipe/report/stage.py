@@ -55,14 +55,13 @@ def report(params: Params) -> Path:
 _DECIMALS = 4
 # Sizes of the split never change, so they are no metrics.
 _COUNTS = ("queries", "items", "judgements", "unranked")
-_FURTHER = {"judged", "plausible"}
 
 
 def report_metrics(results: Results) -> dict:
     """{run: {criterion: {direction: {"r@1": number}, "rsum": number, "hs_sum": number}, "data":
     digest, "localisation": ...}}.
 
-    A criterion has hs_sum, "judged" and "plausible" only if they are defined. A run with seeds has
+    A criterion has hs_sum, "judged" only if they are defined. A run with seeds has
     means, "seeds", and "sd" and "interval" of the sums; a transfer has "transfer"."""
     return {run.name: _figures(run) | _localisation(results, run) for run in results.methods()}
 
@@ -106,13 +105,8 @@ def _numbers(measured: dict) -> dict:
     content: dict = _rounded({name: measured[name] for name in SUMS})
     for direction in DIRECTIONS:
         content[direction] = {"r@1": round(measured[direction]["r@1"], _DECIMALS)}
-    for key in _FURTHER & measured.keys():
-        content[key] = {direction: _rounded(measured[key][direction]) for direction in DIRECTIONS}
-    if calibration := measured.get("calibration"):
-        content["calibration"] = {
-            direction: _rounded({name: calibration[direction][name] for name in ("ece", "brier")})
-            for direction in DIRECTIONS
-        }
+    if "judged" in measured:
+        content["judged"] = {direction: _rounded(measured["judged"][direction]) for direction in DIRECTIONS}
     return content
 
 

@@ -217,11 +217,11 @@ TWO = {**CHANGES, "transfers": {"moved": NODE}}
 
 
 def test_a_data_set_has_its_own_files_and_vectors_from_files_are_of_none(tmp_path):
-    one = {"judgements": {"mine": "j.csv"}, "labels": {"toy": "l.csv"}, "sha256": {"j.csv": "0" * 64}}
+    one = {"judgements": {"mine": "j.csv"}, "groups": {"toy": "l.csv"}, "sha256": {"j.csv": "0" * 64}}
     evaluate = load_params(tmp_path, **TWO, evaluate=one).evaluate
-    assert (evaluate.for_dataset("mine").judgements, evaluate.for_dataset("mine").labels) == ("j.csv", None)
-    assert (evaluate.for_dataset("toy").judgements, evaluate.for_dataset("toy").labels) == (None, "l.csv")
-    assert load_params(tmp_path, evaluate={"labels": "l.csv"}).evaluate.for_dataset("toy").labels == "l.csv"
+    assert (evaluate.for_dataset("mine").judgements, evaluate.for_dataset("mine").groups) == ("j.csv", None)
+    assert (evaluate.for_dataset("toy").judgements, evaluate.for_dataset("toy").groups) == (None, "l.csv")
+    assert load_params(tmp_path, evaluate={"groups": "l.csv"}).evaluate.for_dataset("toy").groups == "l.csv"
     with pytest.raises(ParamsError, match=r"evaluate\.judgements: names data sets, and vectors from files are of none"):
         load_measuring(["evaluate.judgements={toy: j.csv}"])
 
@@ -230,8 +230,8 @@ def test_a_data_set_has_its_own_files_and_vectors_from_files_are_of_none(tmp_pat
     ("evaluate", "message"),
     [
         ({"judgements": "j.csv"}, r"\.judgements: runs are on several data sets, toy, mine; say which .*\{toy: j"),
-        ({"labels": {"tox": "l.csv"}}, r"evaluate\.labels\.tox: unknown data set 'tox'; did you mean 'toy'"),
-        ({"sha256": {"j.csv": "0" * 64}}, r"evaluate\.sha256\.j\.csv: neither judgements nor labels nor groups name that file"),
+        ({"groups": {"tox": "l.csv"}}, r"evaluate\.groups\.tox: unknown data set 'tox'; did you mean 'toy'"),
+        ({"sha256": {"j.csv": "0" * 64}}, r"evaluate\.sha256\.j\.csv: neither judgements nor groups name that file"),
     ],
 )  # fmt: skip
 def test_what_is_of_no_data_set_is_refused(tmp_path, evaluate, message):

@@ -152,7 +152,7 @@ class TransferNode(Strict):
 
 
 # Files about a data set beside its captions.
-BESIDE = ("judgements", "labels", "groups")
+BESIDE = ("judgements", "groups")
 
 
 class EvaluateParams(Strict):
@@ -179,19 +179,14 @@ class EvaluateParams(Strict):
     recall; for several data sets a mapping from name to file"""
     correct_above: NonNegativeFloat = 0.0
     """pairs of a larger mean grade in ``judgements`` or ``--trec-run`` are correct"""
-    labels: str | dict[str, str] | None = None
-    """file of image_id and label, such as objects, for PMRP; or a mapping"""
     by: str | None = None
     """column that groups queries: of captions.parquet, ``length``, or of ``groups``"""
     groups: str | dict[str, str] | None = None
     """file of caption_id and columns for ``by``, such as a language; or a mapping"""
     sha256: dict[str, Digest] = Field(default_factory=dict)
-    """required digests of the files of ``judgements``, ``labels`` and ``groups``, by path"""
+    """required digests of the files of ``judgements`` and ``groups``, by path"""
     tune: bool = False
     """chooses the criteria's parameters on val"""
-    calibrate: Literal["none", "isotonic"] = "none"
-    """method that fits the probability of a match to scores on val and measures it on ``split``;
-    for ``none``, ``search`` takes ``isotonic``"""
     memory: PositiveInt = 4096
     """MiB of scores and working copies, and of the content of ``--images`` and the like"""
     resamples: NonNegativeInt = 1000

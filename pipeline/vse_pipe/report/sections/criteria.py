@@ -1,5 +1,5 @@
-"""Sections on criteria: what they change, their relaxation and calibration, and hubness with the
-worst hubs and their queries."""
+"""Sections on criteria: what they change, their relaxation, and hubness with the worst hubs and
+their queries."""
 
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -133,25 +133,6 @@ def _chosen(name: str, table: pd.DataFrame) -> dict:
     first, last = (table.bfill().iloc[0], table.ffill().iloc[-1])
     parts = {part: [first[part], chosen[part], last[part]] for part in ("lambda", "validation", "ranked")}
     return {"inference": name, **parts}
-
-
-def calibration(results: Results, collector: Collector) -> dict | None:
-    """None when no evaluation was calibrated."""
-
-    def of_run(run: RunResult, group: Group) -> dict | None:
-        documents = {name: result.metrics.get("calibration") for name, result in run.evaluations.items()}
-        measured = {name: document for name, document in documents.items() if document}
-        sides = [_calibration_side(measured, direction) for direction in DIRECTIONS]
-        return {"criteria": list(measured), "sides": sides} if measured else None
-
-    groups = _by_run(results, of_run)
-    return {"groups": groups, "split": results.params.evaluate.split} if groups else None
-
-
-def _calibration_side(measured: dict[str, dict], direction: str) -> dict:
-    figures = {name: values[direction] for name, values in measured.items()}
-    bins = [{"criterion": name, **row} for name, values in figures.items() for row in values["bins"] if row["pairs"]]
-    return {"heading": HEADINGS[direction], "bins": bins, "figures": figures}
 
 
 _K = 10

@@ -145,12 +145,6 @@ def _bank(result: Evaluation) -> str:
 
 
 _JUDGED = {"R@1": "r@1", "mAP@R": "map@r", "R-precision": "r_precision", "Graded nDCG@10": "graded_ndcg@10"}
-_PLAUSIBLE = {
-    "PMRP": "pmrp",
-    "no other label": "r_precision_0",
-    "at most 1": "r_precision_1",
-    "at most 2": "r_precision_2",
-}
 _KENDALL = {"tau-b": "tau_b", "tau-c": "tau_c"}
 
 
@@ -158,18 +152,10 @@ def judged(results: Results, collector: Collector) -> dict | None:
     """None when no evaluation has such figures."""
     groups = []
     for group in results.groups:
-        tables = {key: [item for item in group.evaluations() if key in item.metrics] for key in ("judged", "plausible")}
-        groups += [{"dataset": group.catalogue.dataset, **tables}] if any(tables.values()) else []
-    return (
-        {
-            "groups": groups,
-            "headings": {direction: HEADINGS[direction] for direction in DIRECTIONS},
-            "columns": {"judged": _JUDGED, "plausible": _PLAUSIBLE},
-            "kendall": {"judged": _KENDALL, "plausible": {}},
-        }
-        if groups
-        else None
-    )
+        rows = [item for item in group.evaluations() if "judged" in item.metrics]
+        groups += [{"dataset": group.catalogue.dataset, "rows": rows}] if rows else []
+    headings = {direction: HEADINGS[direction] for direction in DIRECTIONS}
+    return {"groups": groups, "headings": headings, "columns": _JUDGED, "kendall": _KENDALL} if groups else None
 
 
 def by_group(results: Results, collector: Collector) -> dict | None:
