@@ -106,7 +106,7 @@ def test_called_again_it_finds_its_entries_and_only_what_changed(call, tmp_path)
     grown = _outputs()
     assert grown != before
     assert images.read(paths.prepared("My-Photos"))["file"].to_pylist() == sorted({*NAMES, "new.png"} - {"d.png"})
-    for folder in ("prepare/My-Photos", "extract/My-Photos", "embed/My-Photos", "seen"):
+    for folder in ("prepare/My-Photos", "extract/My-Photos", "embed/My-Photos"):
         shutil.rmtree(paths.DATA / folder)
     assert (call("index", *CPU)[0], _outputs()) == (0, grown)
 

@@ -48,15 +48,6 @@ def test_the_box_is_of_the_picture_as_people_see_it(tmp_path: Path, orientation:
     assert images.load(tmp_path, whole).size == seen.shape[1::-1]
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_turning_a_box_against_turning_its_pixels(orientation: int) -> None:
-    pixels = np.zeros((5, 9), np.uint8)
-    pixels[2:4, 1:4] = 255
-    rows, columns, _ = np.nonzero(turned(pixels[..., None], orientation))
-    box = images.turned((1, 2, 3, 3), orientation, (9, 5))
-    assert box == (columns.min(), rows.min(), columns.max(), rows.max())
-
-
 @pytest.mark.parametrize(
     ("box", "reason"),
     [

@@ -1,12 +1,8 @@
 """data/prepare/<dataset>/images.parquet: one row per image, in the data set's order.
 
 data/extract/<dataset>/<features>/errors.parquet: images without features, and why; it may be empty.
-
-data/seen/<folder>/pictures.parquet: the pictures of a folder at its last reading. No stage depends
-on it, and it may be removed.
 """
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -81,32 +77,3 @@ UNREADABLE_SCHEMA = tables.schema(
 
 _UNREADABLE = tables.Artefact(UNREADABLE, UNREADABLE_SCHEMA, "image_id")
 write_unreadable, read_unreadable = _UNREADABLE.write, _UNREADABLE.read
-
-
-SEEN = "pictures.parquet"
-SEEN_SCHEMA = tables.schema(
-    "seen 3",
-    field("file", pa.string(), "below the folder"),
-    field("size", pa.int64(), "bytes"),
-    field("changed", pa.int64(), "nanoseconds since 1970"),
-    field(
-        "entry",
-        pa.int64(),
-        "nanoseconds since 1970, when the file system's entry of the file changed; no copy can set it",
-    ),
-    field("width", pa.int32(), "pixels, upright"),
-    field("height", pa.int32(), "pixels, upright"),
-    field("sha256", pa.string(), "of the file"),
-)
-
-
-def write_seen(folder: Path, rows: Iterable[tuple]) -> None:
-    """rows: the columns of ``SEEN_SCHEMA`` for each picture."""
-    columns = list(zip(*rows, strict=True)) or [()] * len(SEEN_SCHEMA)
-    tables.write(folder / SEEN, pa.table([list(one) for one in columns], schema=SEEN_SCHEMA), SEEN_SCHEMA, {})
-
-
-def read_seen(folder: Path) -> Iterator[tuple]:
-    """Raises IntegrityError for a damaged file."""
-    table = tables.read(folder / SEEN, SEEN_SCHEMA)
-    return zip(*(table[name].to_pylist() for name in SEEN_SCHEMA.names), strict=True)

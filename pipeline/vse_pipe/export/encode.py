@@ -79,8 +79,7 @@ def encode_images(params: Params, run: str, source: Path, out: Path, device: str
     if not source.is_dir():
         raise MissingResource(f"--images: {source} is no folder")
     trained = Trained.open(paths.trained(run), device)
-    stamps, left_out = walked(source)
-    files = sorted(stamps)
+    files, left_out = walked(source)
     if not files:
         raise InputError(f"{source}: no picture in it, which ends in {', '.join(ENDINGS)}")
     items = [Item(place, file, "", str(source / file)) for place, file in enumerate(files)]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import ValidationError
 
-from vse_pipe.artifacts import digests, features, images, names
+from vse_pipe.artifacts import digests, features, images
 from vse_pipe.artifacts.features import Features
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, UsageError, unknown
@@ -76,8 +76,7 @@ class Job:
 
     table: image_id, file, sha256 and size of every image; a million images take 120 MB. about:
     everything that the features depend on. earlier: features with rows of the same pictures;
-    reused: int64 (N,), the row of each image in them, -1 without one. text_ids: the names of
-    images, where a backbone looks pictures up by them.
+    reused: int64 (N,), the row of each image in them, -1 without one.
 
     ``digest`` says whether finished features are these, ``row_digest`` whether rows of earlier ones
     may be reused, ``shards_digest`` whether finished shards may."""
@@ -87,7 +86,6 @@ class Job:
     about: dict
     table: pa.Table
     backbone: Backbone
-    text_ids: names.TextIds | None = None
     earlier: Features | None = None
     reused: np.ndarray | None = None
 
@@ -151,10 +149,7 @@ class Job:
         columns = (rows[name].to_pylist() for name in ("image_id", "file", "sha256"))
         wheres = (f"{self.where} row {place}" for place in places.tolist())
         sizes = zip(*(rows[name].to_pylist() for name in ("width", "height")), strict=True)
-        ids = rows["image_id"].to_numpy()
-        labels = None if self.text_ids is None else self.text_ids.texts("image_id", ids)
-        texts = [""] * len(places) if labels is None else labels.to_pylist()
-        items = [Item(*values) for values in zip(*columns, wheres, sizes, texts, strict=True)]
+        items = [Item(*values) for values in zip(*columns, wheres, sizes, strict=True)]
         return [items[start : start + size] for start in range(0, len(items), size)]
 
     def batch_count(self, number: int) -> int:
@@ -171,11 +166,10 @@ def plan(node: FeatureSet, seed: int, device) -> Job:
     # One chunk: rows are taken shard by shard, and ``take`` would join several chunks each time.
     columns = ["image_id", "file", "sha256", "width", "height"]
     table = images.read(prepared).select(columns).combine_chunks()
-    text_ids = None if BACKBONES.traits(node.backbone.name).by_content else names.read(prepared)
     backbone = BACKBONES.load(node.backbone.name).build(node.backbone.params, seed)
     precision = devices.resolve_precision(backbone.precision, device)
     about = describe(node, backbone, device.type, precision)
-    return Job(node, seed, about, table, backbone, text_ids)
+    return Job(node, seed, about, table, backbone)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import io
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -112,15 +112,13 @@ _decoding_whole = threading.Lock()
 @dataclass(frozen=True)
 class Item:
     """One row of images.parquet. sha256: hex digest of its content, empty if unknown; where: for
-    messages; size: upright width and height, 0 if unknown; name: the text that is its id in the
-    data set, empty where ids are numbers."""
+    messages; size: upright width and height, 0 if unknown."""
 
     image_id: int
     file: str
     sha256: str
     where: str
     size: tuple[int, int] = (0, 0)
-    name: str = ""
 
 
 def load(root: Path, item: Item) -> Image.Image:
@@ -157,27 +155,10 @@ def pixels_and_size(root: Path, item: Item, transform: Transform) -> tuple[np.nd
     return transform.pixels(image, size, name), size
 
 
-def item_orientation(root: Path, item: Item) -> int:
-    """EXIF's orientation, 1 to 8. Raises as ``load``, except for damaged pixels."""
-    with decoding(_name(root, item)):
-        return orientation(open_picture(_content(root, item), _name(root, item)))
-
-
 def orientation(image: Image.Image) -> int:
     """The orientation in EXIF, 1 to 8; 1 (upright) by default. Raises Pillow's errors."""
     value: Any = image.getexif().get(ExifTags.Base.Orientation)
     return int(value) if value in range(1, 9) else 1
-
-
-def turned(box: Sequence[float], orientation: int, size: Size) -> tuple[float, float, float, float]:
-    """A box of first and last pixels, after its stored picture of ``size`` has been turned upright.
-    orientation: of EXIF, 1 to 8."""
-    (x1, y1, x2, y2), (width, height) = box, size
-    if orientation in (2, 3, 7, 8):
-        x1, x2 = width - 1 - x2, width - 1 - x1
-    if orientation in (3, 4, 6, 7):
-        y1, y2 = height - 1 - y2, height - 1 - y1
-    return (y1, x1, y2, x2) if orientation >= 5 else (x1, y1, x2, y2)
 
 
 def header_size(image: Image.Image) -> Size:

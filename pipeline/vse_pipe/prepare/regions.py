@@ -1,8 +1,6 @@
 """A data set of regions: the boxes of phrases, proposed boxes, and the recall of the proposals."""
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +18,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box
+from vse_pipe.prepare.formats.options import RegionsOptions
 from vse_pipe.prepare.source import RegionRows, Source, caption_table, existing, image_table
 from vse_pipe.ranking import boxes
 
@@ -92,30 +91,28 @@ def clipped(boxes: np.ndarray, width, height) -> np.ndarray:
     return np.concatenate([low, high], axis=1)
 
 
-CORES = os.cpu_count() or 1
 _NONE = Proposed(np.zeros((0, 4)), np.zeros(0))
 
 
-def assembled(
-    source: Path, proposer: Proposer, threads: int, count: int, splits: Sequence[str], most: int, seed: int
-) -> Source:
+def assembled(source: Path, proposer: Proposer, params: RegionsOptions, seed: int) -> Source:
     """The data set of regions. Rows of a picture are adjacent: boxes of its phrases by first
     mention, then proposals, best first. Images have running numbers, captions the numbers of their
     phrases.
 
-    source: folder of the data set with whole pictures; threads: that call ``proposer``; count:
-    proposals of a picture; splits: whose pictures get proposals; most: boxes of the same words in
-    train. Boxes of an unreadable picture are ``broken``, and nothing is proposed for it. Raises as
-    ``formats.regions.read``."""
-    phrases, table, owner = _mentions(source)
+    source: folder of the data set with whole pictures, of which unreadable ones are left out.
+    Raises as ``formats.regions.read``."""
+    phrases, table, owner, left_out = _mentions(source)
     pictures = _pictures(source, table)
-    is_readable = np.array([picture.width > 0 for picture in pictures])
     boxes = _whole_pixels(phrases, np.array([(picture.width, picture.height) for picture in pictures])[owner])
     region, first = _regions(owner, boxes)
-    captioned = _captioned(phrases, region, most, generator(seed, "regions", "of phrases"))
+    captioned = _captioned(phrases, region, params.regions_per_phrase, generator(seed, "regions", "of phrases"))
     named = np.unique(region[captioned])
-    is_chosen = np.isin(_column(table, "split"), splits) & is_readable
-    proposals = _proposals(proposer, count, threads, pictures, is_chosen)
+    is_chosen = np.isin(_column(table, "split"), params.splits)
+    pairs = zip(pictures, is_chosen.tolist(), strict=True)
+    proposals = [
+        settled(proposer(picture), picture, params.count) if is_wanted else _NONE
+        for picture, is_wanted in track(pairs, len(pictures), "proposals")
+    ]
     picture = np.concatenate(
         [owner[first[named]], np.repeat(np.arange(len(pictures)), [len(entry.scores) for entry in proposals])]
     )
@@ -123,25 +120,22 @@ def assembled(
     order = np.lexsort([is_proposed, picture])
     all_boxes = np.concatenate([boxes[first[named]], *(entry.boxes for entry in proposals)])[order].astype(np.int64)
     scores = np.concatenate([np.zeros(len(named)), *(entry.scores for entry in proposals)])[order]
-    images, rows = _tables(table, picture[order], is_proposed[order], all_boxes, scores, is_readable)
+    images, rows = _tables(table, picture[order], is_proposed[order], all_boxes, scores)
     # Regions without a caption get the next numbers, because training needs them as truth.
     numbers = len(order) + np.arange(len(first))
     numbers[named] = np.argsort(order)[: len(named)]
     place = phrases.schema.get_field_index("region_id")
     phrases = phrases.set_column(place, phrases.schema.field(place), pa.array(numbers[region]))
     columns = (phrases.take(pa.array(captioned))[name] for name in ("phrase_id", "region_id", "text", "split"))
-    broken = [
-        f"{pictures[number].item.where}: {file} could not be read when its data set was prepared"
-        for number, file in zip(picture[order].tolist(), images["file"].to_pylist(), strict=True)
-        if not is_readable[number]
-    ]
     recall = _recall(phrases, table, owner, [entry.boxes for entry in proposals], is_chosen)
+    described, made = caption_table(*columns), RegionRows(rows, str(source), recall)
     root = str(artifacts_images.root(table))
-    return Source(images, caption_table(*columns), root, broken, phrases, RegionRows(rows, str(source), recall))
+    return Source(images, described, root, phrases=phrases, regions=made, left_out=left_out)
 
 
-def _mentions(source: Path) -> tuple[pa.Table, pa.Table, np.ndarray]:
-    """Phrases, the pictures that they are in, and the picture of each phrase, a row of them.
+def _mentions(source: Path) -> tuple[pa.Table, pa.Table, np.ndarray, list[str]]:
+    """Phrases, the pictures that they are in, the picture of each phrase, a row of them, and a line
+    where the data set has unreadable pictures, whose phrases are left out.
 
     source: a folder below data/prepare. Raises MissingResource without it; InputError for a data
     set without phrases or one of regions."""
@@ -150,14 +144,19 @@ def _mentions(source: Path) -> tuple[pa.Table, pa.Table, np.ndarray]:
     path = source / artifacts_regions.PHRASES
     if not path.is_file():
         raise InputError(f"{source} has no {path.name}; the formats entities, and shapes with phrases: true, write it")
-    phrases, table = artifacts_regions.read_phrases(source), artifacts_images.read(source)
-    rows = pc.index_in(phrases["image_id"].combine_chunks(), value_set=table["image_id"].combine_chunks())
+    every, table = artifacts_regions.read_phrases(source), artifacts_images.read(source)
+    is_readable = pc.greater(table["width"], 0)
+    unread = pc.sum(pc.invert(is_readable)).as_py()
+    table = table.filter(is_readable)
+    rows = pc.index_in(every["image_id"].combine_chunks(), value_set=table["image_id"].combine_chunks())
+    phrases, rows = every.filter(rows.is_valid()), rows.drop_null()
     used, owner = np.unique(rows.to_numpy(), return_inverse=True)
-    return phrases, table.take(pa.array(used)), owner
+    left_out = [f"the phrases of {unread} pictures that cannot be read"] * bool(unread)
+    return phrases, table.take(pa.array(used)), owner, left_out
 
 
 def _pictures(source: Path, table: pa.Table) -> list[Picture]:
-    """The pictures with the size that ``prepare`` has read, 0 for unreadable ones."""
+    """The pictures with the size that ``prepare`` has read."""
     root, where = artifacts_images.root(table), f"{source / artifacts_images.NAME} image_id"
     columns = (table[name].to_pylist() for name in ("image_id", "file", "sha256", "width", "height"))
     return [
@@ -168,10 +167,9 @@ def _pictures(source: Path, table: pa.Table) -> list[Picture]:
 
 def _whole_pixels(phrases: pa.Table, extents: np.ndarray) -> np.ndarray:
     """The boxes of phrases in whole pixels inside the picture, int64 (phrases, 4). extents: width
-    and height of the picture of each phrase, 0 for unreadable ones, whose boxes are not cut."""
+    and height of the picture of each phrase."""
     boxes = artifacts_regions.boxes(phrases)
-    edges = np.where(extents > 0, extents, np.ceil(boxes[:, 2:]) + 1)
-    return clipped(boxes, edges[:, 0], edges[:, 1]).astype(np.int64)
+    return clipped(boxes, extents[:, 0], extents[:, 1]).astype(np.int64)
 
 
 def _regions(owner: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -197,38 +195,18 @@ def _captioned(phrases: pa.Table, region: np.ndarray, most: int, rng: np.random.
     return np.sort(np.concatenate([np.flatnonzero(~is_train), train[first[order[place < most]]]]))
 
 
-def _proposals(
-    proposer: Proposer, count: int, threads: int, pictures: list[Picture], is_chosen: np.ndarray
-) -> list[Proposed]:
-    """The proposals of each picture, none where it is not chosen."""
-
-    def proposed(picture: Picture, is_wanted: bool) -> Proposed:
-        return settled(proposer(picture), picture, count) if is_wanted else _NONE
-
-    pool = ThreadPoolExecutor(threads)
-    try:
-        return list(track(pool.map(proposed, pictures, is_chosen.tolist()), len(pictures), "proposals"))
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
 def _tables(
-    table: pa.Table,
-    picture: np.ndarray,
-    is_proposed: np.ndarray,
-    boxes: np.ndarray,
-    scores: np.ndarray,
-    is_readable: np.ndarray,
+    table: pa.Table, picture: np.ndarray, is_proposed: np.ndarray, boxes: np.ndarray, scores: np.ndarray
 ) -> tuple[pa.Table, pa.Table]:
-    """images.parquet, regions.parquet. picture: row of ``table``; is_readable: of each picture."""
+    """images.parquet, regions.parquet. picture: row of ``table``."""
     ids, rows = np.arange(len(picture)), table.take(pa.array(picture))
     split = _column(rows, "split")
     sizes = boxes[:, 2:] - boxes[:, :2] + 1
-    widths, heights = np.where(is_readable[picture], sizes.T, 0).astype(np.int32)
     extents = np.concatenate([boxes[:, :2], sizes], axis=1).tolist()
     files = [Box(*extent).address(file) for extent, file in zip(extents, rows["file"].to_pylist(), strict=True)]
     splits = np.where(is_proposed, artifacts_images.PROPOSAL, split)
     columns = [ids, rows["image_id"], *boxes.T.astype(np.float64), is_proposed, scores, split]
+    widths, heights = sizes.T.astype(np.int32)
     boxed = image_table(ids, files, splits, widths, heights, rows["sha256"])
     return boxed, pa.table(columns, schema=artifacts_regions.SCHEMA)
 

@@ -1,4 +1,4 @@
-"""The pictures below a folder: sizes, digests, and a cache that recognises unchanged files."""
+"""The pictures below a folder: names, sizes and digests."""
 
 import hashlib
 import os
@@ -74,14 +74,9 @@ def _open(root: Path, file: str, where: str) -> Read:
         return (0, 0), digest, error.reason
 
 
-# Size in bytes, and the times of change of the content and of the file system's entry in
-# nanoseconds.
-Stamp = tuple[int, int, int]
-
-
-def walked(source: Path) -> tuple[dict[str, Stamp], list[str]]:
-    """Stamps of the pictures below ``source`` by name, and a line for each that is left out."""
-    stamps: dict[str, Stamp] = {}
+def walked(source: Path) -> tuple[list[str], list[str]]:
+    """The names of the pictures below ``source``, sorted, and a line for each that is left out."""
+    names: list[str] = []
     left_out: list[str] = []
 
     def leave_out(path: str, reason: str) -> None:
@@ -90,19 +85,16 @@ def walked(source: Path) -> tuple[dict[str, Stamp], list[str]]:
     for file, path in walk(source, leave_out):
         if not file.lower().endswith(ENDINGS):
             continue
-        try:
-            status = Path(path).stat()
-        except OSError as error:
-            leave_out(path, f"it cannot be read ({error.strerror})")
-            continue
-        if not is_text(file):
+        if not os.path.exists(path):  # noqa: PTH110 (False for every error)
+            leave_out(path, "it leads to no file")
+        elif not is_text(file):
             leave_out(path, "its name is not UTF-8; rename it")
         elif not is_path(file):
             leave_out(path, "its name reads as a place in another file; rename it")
         else:
-            stamps[file] = status.st_size, status.st_mtime_ns, status.st_ctime_ns
-    files = sorted(stamps)
-    for row, reason in text.objections(pa.array(files, pa.string())).items():
-        del stamps[files[row]]
-        leave_out(str(source / files[row]), f"its path {reason} and cannot be an id; rename it")
-    return stamps, left_out
+            names.append(file)
+    names.sort()
+    reasons = text.objections(pa.array(names, pa.string()))
+    for row, reason in reasons.items():
+        leave_out(str(source / names[row]), f"its path {reason} and cannot be an id; rename it")
+    return [name for row, name in enumerate(names) if row not in reasons], left_out

@@ -26,13 +26,6 @@ class FormatTraits(Traits):
 
 
 @dataclass(frozen=True)
-class ProposalTraits(Traits):
-    """threads: False if one picture keeps all cores busy."""
-
-    threads: bool = True
-
-
-@dataclass(frozen=True)
 class BackboneTraits(Traits):
     """trainable: it is a network of images that an image encoder can train; by_content: False if
     the features follow from more than the picture, such as its name; independent: features do not
@@ -247,7 +240,7 @@ def options_class(member: str) -> str:
 
 
 FORMATS = Family("format", "vse_pipe.prepare.formats", FormatTraits())
-PROPOSALS = Family("proposals", "vse_pipe.prepare.proposals", ProposalTraits())
+PROPOSALS = Family("proposals", "vse_pipe.prepare.proposals", Traits())
 BACKBONES = Family("backbone", "vse_pipe.extract.backbones", BackboneTraits())
 TEXT_FEATURES = Family("text features", "vse_pipe.extract.texts", TextFeatureTraits())
 PROTOCOLS = Family("noise protocol", "vse_pipe.inject.protocols", ProtocolTraits())

@@ -1,4 +1,4 @@
-"""A folder of pictures: files that are no pictures are named, and unchanged files are not read again."""
+"""A folder of pictures: what is no picture of it is named."""
 
 import hashlib
 import os
@@ -13,7 +13,6 @@ from tests.prepare._data import picture, pictures, prepare, read
 from vse_pipe.artifacts import captions, identity, images, names
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.prepare import scan
 from vse_pipe.prepare.source import Source
 
 
@@ -44,7 +43,6 @@ def test_pictures_of_all_folders_but_hidden_ones_in_the_order_of_their_paths(pho
     assert source.images["file"].to_pylist() == files
     ids = source.images["image_id"].to_numpy()
     assert source.names.texts("image_id", ids).to_pylist() == files
-    assert ids.tolist() == [int(hashlib.sha256(one.encode()).hexdigest()[:16], 16) // 2 for one in files]
     digests = [hashlib.sha256((photos / one).read_bytes()).hexdigest() for one in files]
     assert source.images["sha256"].to_pylist() == digests
     assert set(source.images["split"].to_pylist()) == {"test"}
@@ -79,8 +77,8 @@ def test_broken_files_keep_their_rows_and_stop_what_does_not_skip_them(photos, c
     assert "cut.jpg does not decode" in said
     assert "empty.png is empty (0 bytes)" in said
     reasons = found().broken
-    assert any(one.startswith("huge.png has too many pixels") for one in reasons)
-    assert "pipe.png is no regular file" in reasons
+    assert any("huge.png has too many pixels" in one for one in reasons)
+    assert "photos: pipe.png is no regular file" in reasons
 
 
 def test_links_are_followed_each_folder_once_and_those_to_nothing_are_left_out(photos, capfd):
@@ -96,11 +94,11 @@ def test_links_are_followed_each_folder_once_and_those_to_nothing_are_left_out(p
     assert sorted(source.left_out) == [
         "photos/again: a link to a folder that is read already",
         "photos/folder/up: a link to a folder that is read already",
-        "photos/gone.png: it cannot be read (No such file or directory)",
-        "photos/loop.png: it cannot be read (Too many levels of symbolic links)",
+        "photos/gone.png: it leads to no file",
+        "photos/loop.png: it leads to no file",
     ]
     prepare("folder", "photos")
-    assert "prepare tiny: left out: photos/gone.png: it cannot be read (No such file or directory)" in told(capfd)
+    assert "prepare tiny: left out: photos/gone.png: it leads to no file" in told(capfd)
 
 
 def test_names_that_can_be_ids_are_and_others_are_left_out(photos):
@@ -135,43 +133,3 @@ def test_what_is_no_folder_of_pictures(photos):
     photos.write_bytes(picture(1))
     with pytest.raises(InputError, match="source photos is no folder"):
         found()
-
-
-LONG_AGO = 1_600_000_000
-
-
-def _old(folder: Path) -> None:
-    """As if nothing had been written in the last seconds, which is not yet trusted."""
-    for path in folder.rglob("*"):
-        if path.is_file() and not path.is_symlink():
-            os.utime(path, (LONG_AGO, LONG_AGO))
-
-
-def _counted(monkeypatch) -> list[str]:
-    """The files that are opened from now on."""
-    opened, real = [], scan._open
-    monkeypatch.setattr(scan, "_open", lambda root, file, where: opened.append(file) or real(root, file, where))
-    return opened
-
-
-def _prepared() -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(prepare("folder", "photos").iterdir())}
-
-
-def test_only_new_and_changed_files_are_read_again_and_the_bytes_are_those_of_a_first_call(photos, monkeypatch):
-    pictures(photos, ["a.png", "b.png", "c/d.png"])
-    _old(photos)
-    before, opened = _prepared(), _counted(monkeypatch)
-    assert (_prepared(), opened) == (before, [])
-    os.utime(photos / "a.png", (LONG_AGO + 9, LONG_AGO + 9))  # touched, and equal
-    assert (_prepared(), opened) == (before, ["a.png"])
-    (photos / "b.png").write_bytes(picture(77))
-    (photos / "c/d.png").unlink()
-    pictures(photos, ["e.png"])
-    _old(photos)
-    os.utime(photos / "b.png", (LONG_AGO + 5, LONG_AGO + 5))
-    opened.clear()
-    grown = _prepared()
-    assert sorted(opened) == ["a.png", "b.png", "e.png"]
-    shutil.rmtree("data")
-    assert _prepared() == grown != before

@@ -13,12 +13,12 @@ from vse_pipe.core.console import track
 from vse_pipe.core.errors import InputError, MissingResource, UnreadableImage
 from vse_pipe.extract.backbones.options import BottomUpOptions as Params
 from vse_pipe.extract.job import Backbone, Output
-from vse_pipe.pictures.images import Item, item_orientation, turned, upright
+from vse_pipe.pictures.images import Item
 
 _FIELDS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 # A row of 100 boxes has 1.1 MB; a longer line is no row of such a file.
 _LONGEST = 2**26
-_NUMBER = re.compile(r"(-?[0-9]{1,18})")
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _NUMBERED = re.compile(r"(?:.*_)?([0-9]{1,18})")
 
 
@@ -43,8 +43,8 @@ def build(params: Params, seed: int) -> Backbone:
     }
 
     def read(root, item):
-        place, size, features, boxes = read_row(places, item, params.key, (params.regions, params.dimensions))
-        return features, fitted(boxes, size, root, item, place)
+        place, size, features, boxes = read_row(places, item, (params.regions, params.dimensions))
+        return features, fitted(boxes, size, item, place)
 
     return Backbone(read=read, module=Stored(), about=about, libraries=())
 
@@ -112,14 +112,17 @@ def _number(field: bytes, name: str, place: RowPlace) -> int:
 
 
 def read_row(
-    places: dict[int, RowPlace], item: Item, key: str, shape: tuple[int, int]
+    places: dict[int, RowPlace], item: Item, shape: tuple[int, int]
 ) -> tuple[RowPlace, tuple[int, int], np.ndarray, np.ndarray]:
-    """The row of one image; shape: R and D. Returns its place, the size in pixels of the picture
-    that it was made from, float32 features (R, D), and boxes (R, 4) in that picture's pixels: x1,
-    y1, x2, y2. Raises InputError naming file and row."""
-    number = _number_of(item, key)
+    """The row of the number at the end of the image's file name; shape: R and D. Returns its place,
+    the size in pixels of the picture that it was made from, float32 features (R, D), and boxes
+    (R, 4) in that picture's pixels: x1, y1, x2, y2. Raises InputError naming file and row."""
+    match = _NUMBERED.fullmatch(Path(item.file).stem)
+    number = int(match[1]) if match else None
     if number not in places:
-        raise InputError(f"{item.where}: no row has image_id {number} ({item.file}); key: {key} says which it is")
+        raise InputError(
+            f"{item.where}: no row has the number at the end of the name {item.file}, as COCO_val2014_000000391895 has"
+        )
     place = places[number]
     with place.path.open("rb") as file:
         file.seek(place.start)
@@ -134,45 +137,18 @@ def read_row(
     return place, (width, height), *arrays
 
 
-def fitted(boxes: np.ndarray, size: tuple[int, int], root: Path, item: Item, place: RowPlace) -> np.ndarray:
-    """float32 (R, 4), the boxes on the upright picture: scaled if the row was made from a copy of
-    another size, turned if it was made from the stored pixels of a picture that EXIF turns.
-
-    Raises UnreadableImage for a picture of another shape."""
+def fitted(boxes: np.ndarray, size: tuple[int, int], item: Item, place: RowPlace) -> np.ndarray:
+    """float32 (R, 4), the boxes on the upright picture, scaled if the row was made from a copy of
+    another size. Raises UnreadableImage for a picture of another shape, beyond a pixel of
+    rounding."""
     if not any(item.size):
         return boxes
-    orientation = item_orientation(root, item)
-    stored = upright(item.size, orientation)
-    if (scale := _scale(size, item.size)) is not None:
-        return boxes * scale
-    if (scale := _scale(size, stored)) is not None:
-        scaled = (boxes * scale).tolist()
-        return np.array([turned(box, orientation, stored) for box in scaled], np.float32)
-    made_from, pixels = (f"{width} x {height}" for width, height in (size, item.size))
-    raise UnreadableImage(item.where, f"has {pixels} pixels, {place} was made from {made_from}; see key")
-
-
-def _scale(size: tuple[int, int], other: tuple[int, int]) -> np.ndarray | None:
-    """float32 (4,), the factors of x1, y1, x2, y2 from one size to the other; None for another
-    shape, beyond a pixel of rounding."""
-    (width, height), (other_width, other_height) = size, other
-    rounding = max(other) / max(size) if max(size) < max(other) else 1.0
-    if abs(height * other_width / width - other_height) > rounding:
-        return None
-    x, y = other_width / width, other_height / height
-    return np.array([x, y, x, y], np.float32)
-
-
-def _number_of(item: Item, key: str) -> int:
-    """image_id of the row. Ids that are text count as they are written, since users do not know
-    their numbers."""
-    text = Path(item.file).stem if key == "file" else item.name or str(item.image_id)
-    match = (_NUMBERED if key == "file" else _NUMBER).fullmatch(text)
-    if match is None:
-        raise InputError(
-            f"{item.where}: {text!r} does not end with a number of its own, as COCO_val2014_000000391895 does; see key"
-        )
-    return int(match[1])
+    (width, height), (picture_width, picture_height) = size, item.size
+    rounding = max(1.0, max(item.size) / max(size))
+    if abs(height * picture_width / width - picture_height) > rounding:
+        pixels, made_from = f"{picture_width} x {picture_height}", f"{width} x {height}"
+        raise UnreadableImage(item.where, f"has {pixels} pixels upright, {place} was made from {made_from}")
+    return boxes * np.array([picture_width / width, picture_height / height] * 2, np.float32)
 
 
 def _floats(field: bytes, shape: tuple[int, int], name: str, place: RowPlace) -> np.ndarray:

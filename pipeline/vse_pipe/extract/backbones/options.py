@@ -105,10 +105,8 @@ class PairParams(Strict):
 
 class BottomUpOptions(FeatureParams):
     tsv: list[str] = Field(min_length=1)
-    """files, or folders with ``*.tsv`` and ``*.tsv.<number>``"""
-    key: Literal["file", "image_id"] = "file"
-    """meaning of image_id in a row: the number at the end of the image's file name (COCO_val2014_000000391895.jpg,
-    36979.jpg), or image_id of the data set, as a number or as its text (000000391895)"""
+    """files, or folders with ``*.tsv`` and ``*.tsv.<number>``; image_id of a row is the number at the end of the image's
+    file name (COCO_val2014_000000391895.jpg, 36979.jpg)"""
     regions: PositiveInt = 36
     """of every image"""
     dimensions: PositiveInt = 2048

@@ -19,5 +19,4 @@ def read(source: Path, out: Path, params: Params, seed: int, device: str = "auto
     method = PROPOSALS.load(params.proposals)
     options = PROPOSALS.options(params.proposals).model_validate(params.options)
     proposer = method.proposer(options, params.count, seed, device)
-    threads = regions.CORES if PROPOSALS.traits(params.proposals).threads else 1
-    return regions.assembled(source, proposer, threads, params.count, params.splits, params.regions_per_phrase, seed)
+    return regions.assembled(source, proposer, params, seed)

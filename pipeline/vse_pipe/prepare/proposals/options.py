@@ -1,12 +1,11 @@
 """The options and traits of ways to propose boxes."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from vse_pipe.core.strict import Digest, Strict, WeightsName
-from vse_pipe.project.registry import ProposalTraits
 from vse_pipe.project.sources import SourceFiles, weights_file
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -14,17 +13,9 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 class FileOptions(Strict):
     path: Annotated[str, Field(pattern=r"\.npz$")]
-    """arrays ``image`` (n), ``boxes`` (n, 4) and optionally ``scores`` (n); without scores the
-    first boxes are the best"""
-    sha256: Digest | None = None
-    """required digest of that file"""
-    by: Literal["stem", "file", "image_id"] = "stem"
-    """meaning of ``image``: the picture's file name without folder and ending, ``file`` of
-    images.parquet, or the image id"""
-    form: Literal["corners", "sizes"] = "corners"
-    """of a box: x1, y1, x2, y2 with both corners inside, or x, y, width, height"""
-    first_pixel: Literal[0, 1] = 0
-    """number of the first pixel, 1 in MATLAB"""
+    """arrays ``image`` (n), the pictures' names without ending; ``boxes`` (n, 4), x1, y1, x2, y2 in
+    pixels from 0 with both corners inside; and optionally ``scores`` (n), without which the first
+    boxes are the best"""
 
     def reads(self) -> list[SourceFiles]:
         return [SourceFiles(Path(self.path))]
@@ -43,8 +34,6 @@ class RpnOptions(Strict):
     """pixels of the shorter side, unless the longer side would then be above ``longer``"""
     longer: PositiveInt = 1000
     """most pixels of the longer side"""
-
-    traits: ClassVar = ProposalTraits(threads=False)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
