@@ -62,6 +62,12 @@ def test_the_inputs_in_use_alone_are_compared(embedded):
         identity.require_current(embedded, places=[paths.trained("sum")])
 
 
+def test_a_file_without_inputs_is_damaged(embedded):
+    (embedded / identity.NAME).write_text("{}")
+    with pytest.raises(IntegrityError, match=r"made_from.json: has no inputs; run `vse-pipe embed --run sum` again"):
+        identity.require_current(embedded)
+
+
 def test_what_is_not_on_this_machine_is_not_compared(embedded, tmp_path):
     shutil.rmtree(paths.prepared("toy"))
     identity.require_current(embedded)

@@ -44,7 +44,7 @@ def test_a_backbone_that_is_none_or_does_not_fit(folder, spec, dataset, weights,
 @pytest.mark.parametrize(("spec", "weights", "name"), [
     ("vgg19", "imagenet", "vgg19"),
     ("torchvision:resnet18", "random", "torchvision-resnet18-random"),
-    ("timm:resnet18.a1_in1k", "own/best.pth", "timm-resnet18.a1_in1k-best"),
+    ("timm:resnet18.a1_in1k", "own/best.pth", "timm-resnet18.a1_in1k-own-best"),
     ("precomp", "imagenet", "precomp"),
 ])  # fmt: skip
 def test_with_backbone(folder: Path, spec: str, weights: str, name: str) -> None:

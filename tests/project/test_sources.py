@@ -104,7 +104,7 @@ def test_the_files_of_each_format_and_every_member_that_may_read_some_says_which
         params = FORMATS.options(name)(**options)
         return {one.place: set(content(one)) for one in params.reads(Path("mine"))}
 
-    assert [*listed("karpathy", images="pics").values()] == [{"dataset_x.json"}, {"0.jpg"}]
+    assert [*listed("karpathy", images="pics").values()] == [{"dataset_x.json"}, {"0.jpg", "notes.md"}]
     assert [*listed("webdataset", train="train-{00..07}.tar").values()] == [{"train-00.tar", "val.tar"}]
     assert [*listed("parquet", val=0.1, test=0.1).values()] == [{"train.parquet"}, {"pics/0.jpg"}]
     assert listed("shapes") == {}

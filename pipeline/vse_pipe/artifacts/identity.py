@@ -85,4 +85,7 @@ def _read(folder: Path, key: str) -> dict:
     path = folder / NAME
     if not path.is_file():
         return {}
-    return read_json(path)[key]
+    content = read_json(path)
+    if not isinstance(content.get(key), dict):
+        raise IntegrityError(f"{path}: has no {key}; {made_anew(folder)}")
+    return content[key]

@@ -261,7 +261,7 @@ def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) 
         raise UsageError(unknown("data set", dataset, sorted(params.datasets)))
     # A folder name that differs between specs and between weights: torchvision-resnet18-random.
     weighted = values.get("weights", "imagenet") != "imagenet"
-    title = f"{spec}-{Path(weights).stem}" if weighted else spec
+    title = f"{spec}-{Path(weights).with_suffix('')}" if weighted else spec
     title = re.sub(r"[^A-Za-z0-9_.+-]", "-", title)
     on_error = params.datasets[dataset].on_error
     entry = FeatureSet(dataset=dataset, backbone=Member(name, options), on_error=on_error)

@@ -56,7 +56,7 @@ def extract(params: Params, features: str, device: str = "auto", share: str | No
         shards = Shards(out, job)
         if part is None:
             shards.tidy()
-        failures = _compute(job, shards, out, device, params.engine, part)
+        failures = _compute(job, shards, features, device, params.engine, part)
         if part is not None:
             say(
                 f"extract {features}: share {share} is finished; when all are, "
@@ -67,6 +67,7 @@ def extract(params: Params, features: str, device: str = "auto", share: str | No
     rows = job.table.num_rows
     count = f"{rows - len(failures)} of {rows}" if failures else rows
     seconds = time.monotonic() - started
+    paths.record_seconds(out, seconds)
     say(f"extract {features}: {count} images{_unreadable(failures)}, {seconds:.1f} s")
     return out
 
@@ -84,13 +85,13 @@ def _part(share: str) -> tuple[int, int]:
 
 
 def _compute(
-    job: Job, shards: Shards, out: Path, device: str, engine: EngineParams, share: tuple[int, int] | None
+    job: Job, shards: Shards, name: str, device: str, engine: EngineParams, share: tuple[int, int] | None
 ) -> dict[int, str]:
     """Compute the missing shards of this process and write each when it is complete.
 
     Returns why images of all finished shards have no features, by image_id. Raises InputError when
     the node does not allow these failures."""
-    name, total, finished = out.name, job.table.num_rows, shards.finished()
+    total, finished = job.table.num_rows, shards.finished()
     failures = dict(chain.from_iterable(failed.items() for failed in finished.values()))
     require_allowed(job, failures, name)
     part, parts = share or (1, 1)
@@ -101,7 +102,6 @@ def _compute(
     if len(missing) < len(numbers):
         done = len(numbers) - len(missing)
         say(f"extract {name}: going on after {done} of {len(numbers)} shards")
-    started, resumed = time.monotonic(), bool(finished)
     results = computed_shards(job, missing, name, device, engine)
     try:
         with contextlib.closing(results):
@@ -113,9 +113,6 @@ def _compute(
     except KeyboardInterrupt:
         say(f"extract {name}: {len(finished)} of {job.shard_count} shards are finished and kept")
         raise
-    finally:
-        if share is None:  # shares run at the same time, so their seconds have no sum
-            paths.record_seconds(out, time.monotonic() - started, earlier=resumed)
     return failures
 
 

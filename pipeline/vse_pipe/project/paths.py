@@ -143,11 +143,9 @@ def timing_file(out: Path) -> Path:
     return out.with_name(out.name + ".timing.json")
 
 
-def record_seconds(out: Path, seconds: float, earlier: bool = False) -> None:
-    """earlier: add the seconds of an interrupted call of the same work."""
-    path = timing_file(out)
-    spent = recorded_seconds(out) if earlier else None
-    write_json(path, {"seconds": round((spent or 0.0) + seconds, 3)})
+def record_seconds(out: Path, seconds: float) -> None:
+    """Seconds of the call that has finished ``out``."""
+    write_json(timing_file(out), {"seconds": round(seconds, 3)})
 
 
 def recorded_seconds(out: Path) -> float | None:

@@ -108,6 +108,12 @@ def test_too_few_words_or_captions(file: str, corpus: Corpus, options: dict, mes
         fitted(file, corpus, **options)
 
 
+def test_a_dimension_that_is_constant_is_refused(tmp_path: Path) -> None:
+    flat = as_npz(tmp_path / "flat.npz", WORDS, np.column_stack([VECTORS[:, :2], np.ones(60, np.float32)]))
+    with pytest.raises(InputError, match="of which 2 vary independently"):
+        fitted(str(flat), ica="all")
+
+
 def counted(seed: int, captions: int, words: int) -> csr_array:
     return csr_array(np.random.default_rng(seed).poisson(0.5, (captions, words)).astype(float))
 

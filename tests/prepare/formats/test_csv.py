@@ -96,6 +96,13 @@ def test_tables_as_others_write_them(tmp_path, text, options):
     assert [set(content(group)) for group in groups] == [{""}, {"a.png", "b.png", "c.png"}]
 
 
+def test_pictures_of_a_folder_of_their_own_are_dependencies_whatever_their_names(tmp_path):
+    pictures(tmp_path / "photos", ["a.png"])
+    (tmp_path / "photos/a.png").rename(tmp_path / "photos/0017f")
+    _, group = Params(images="photos").reads(tmp_path / "captions.csv")
+    assert set(content(group)) == {"0017f"}
+
+
 LISTS = {
     "json": r'["two \u00e9", "a \"b\", c"]',
     "python": """['two \u00e9', 'a "b", c']""",

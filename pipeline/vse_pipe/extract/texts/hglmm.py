@@ -77,15 +77,16 @@ def _independent(
     if params.ica == "none":
         return np.eye(dim), np.zeros(dim)
     components = dim if params.ica == "all" else params.ica
-    if components > dim or components >= count:
+    points = vectors.astype(np.float64)
+    if components > (rank := np.linalg.matrix_rank(points - points.mean(axis=0))):
         raise InputError(
             f"hglmm: ica asks for {components} components of {count} known words with {dim} "
-            "dimensions, which are too few: set ica to a smaller number or to none"
+            f"dimensions, of which {rank} vary independently: set ica to a smaller number or to none"
         )
     ica = FastICA(components, whiten="unit-variance", random_state=seed, max_iter=params.ica_iterations, tol=1e-4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ica.fit(vectors.astype(np.float64))
+        ica.fit(points)
     if ica.n_iter_ == params.ica_iterations:
         warn(f"hglmm: the ICA did not converge in {params.ica_iterations} iterations; raise ica_iterations")
     return ica.components_, ica.mean_

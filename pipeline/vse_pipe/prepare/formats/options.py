@@ -18,7 +18,7 @@ from vse_pipe.core import seeds
 from vse_pipe.core.files import is_remote
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import PROPOSALS, FormatTraits
-from vse_pipe.project.sources import SourceFiles
+from vse_pipe.project.sources import EVERYTHING, SourceFiles
 
 # Endings of pictures in a folder.
 _KINDS = "jpg jpeg jpe jfif png webp gif bmp tif tiff ppm pgm pbm pnm jp2 j2k avif heic heif"
@@ -71,8 +71,9 @@ class ListParams(SplitShares):
     """share, where nothing says the split"""
 
     def reads(self, source: Path) -> list[SourceFiles]:
-        """The file, and the folder of its pictures."""
-        return [SourceFiles(source), SourceFiles(source.parent / self.images, endings=ENDINGS)]
+        """The file, and its pictures: all files of a folder of their own, whatever their names."""
+        endings = ENDINGS if Path(self.images) == Path() else EVERYTHING
+        return [SourceFiles(source), SourceFiles(source.parent / self.images, endings=endings)]
 
 
 class ShardParams(SplitShares):
