@@ -1,7 +1,7 @@
 """What a query of several parts finds, one item and one part at a time."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
 
@@ -33,23 +33,6 @@ def averaged(scores: Sequence[Sequence[float]], weights: Sequence[float]) -> lis
         sum(weight * of_part[item] for of_part, weight in zip(scores, weights, strict=True)) / share
         for item in range(len(scores[0]))
     ]
-
-
-def grouped(
-    scores: Sequence[float], kept: Sequence[bool], k: int, alike: Callable[[int, int], bool]
-) -> list[tuple[int, list[int]]]:
-    """From the best item on, each joins the first leader it is alike to, else it leads itself."""
-    found: list[tuple[int, list[int]]] = []
-    for item in sorted(range(len(scores)), key=lambda item: -scores[item]):
-        if not kept[item]:
-            continue
-        for leader, group in found:
-            if alike(leader, item):
-                group.append(item)
-                break
-        else:
-            found.append((item, []))
-    return found[:k]
 
 
 def auc(values, mismatched):

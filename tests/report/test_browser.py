@@ -191,10 +191,9 @@ def further(finished, tmp_path_factory):
     """The project with the sections that the other page does not have, and a run with a long name."""
     root = tmp_path_factory.mktemp("further") / "project"
     shutil.copytree(finished, root)
-    group = {"group": "outdoor scenes", "queries": 9, "images": 3, "r@1": 33.3, "intervals": {"r@1": [20.1, 45.0]}}
-    figures = {"judged": SIDE, "by_group": [group]}
+    figures = {"judged": SIDE}
     more = {name: dict.fromkeys(evaluation.DIRECTIONS, content) for name, content in figures.items()}
-    more["judged"]["correct_above"], more["by_group"]["column"] = 1.5, "place"
+    more["judged"]["correct_above"] = 1.5
     with contextlib.chdir(root):
         shutil.copytree(paths.evaluations("hal"), paths.evaluations("inference_search"))
         shutil.copytree(paths.trained("hal"), paths.trained("inference_search"))

@@ -9,9 +9,8 @@ from vse_pipe.artifacts import embeddings, identity
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.project import paths
-from vse_pipe.search import scoring
 from vse_pipe.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Limits, Term, parse
-from vse_pipe.search.scoring import best_places, leaders
+from vse_pipe.search.scoring import best_places
 
 TEST = SPLITS.count("test")
 ALL = Limits(10**4)
@@ -74,7 +73,7 @@ def test_pictures_find_pictures_and_sentences_sentences(opened, run):
     assert found[caption] == pytest.approx(max(found.values()), abs=1e-6) == pytest.approx(1.0, abs=1e-5)
 
 
-def test_a_condition_is_applied_before_the_best_are_taken_and_many_that_are_alike_are_counted(opened):
+def test_a_condition_is_applied_before_the_best_are_taken(opened):
     engine = opened("sum", "nns", "all")
     everything, where = engine.by_text("a red disc", len(SPLITS)).hits, ("split=val", "width=40")
     answer = engine.ask(RED, Limits(5, where=where))
@@ -84,63 +83,16 @@ def test_a_condition_is_applied_before_the_best_are_taken_and_many_that_are_alik
     captions = engine.ask(FIVE, Limits(100, where=("split=test",)))
     assert len(captions.hits) == captions.narrowed["left"] == 2 * TEST
     assert engine.ask(BOX, Limits(5, where=("width=41",))).hits == ()
-    # Of many that are alike twenty are named and all counted.
-    hit = engine.ask(RED, Limits(4, group=1e-9)).hits[0]
-    assert (len(hit.alike), hit.alike_count > 20) == (20, True)
-    assert list(hit.alike) == [one.image_id for one in engine.ask(RED, ALL).hits if one.image_id in hit.alike]
     with pytest.raises(UsageError, match="expected COLUMN=VALUE with a column of"):
         engine.ask(BOX, Limits(where=("height_=1",)))
 
 
-def _unit(regions) -> list[float]:
-    return naive.unit(np.sum(regions, axis=0))
-
-
-def _pairs_of_units(engine) -> list:
-    parts = [side.double().tolist() for side in engine._network.items.images.parts]
-    return [naive.unit(np.concatenate([_unit(one) for one in each])) for each in zip(*parts, strict=True)]
-
-
-@pytest.mark.parametrize(
-    ("run", "to", "units"),
-    [
-        ("sum", "images", lambda engine: vectors(engine, "images")),
-        ("sum", "captions", lambda engine: vectors(engine, "captions")),
-        ("scan", "images", lambda engine: [_unit(one) for one in vectors(engine, "images")]),
-        ("both", "images", _pairs_of_units),
-    ],
-)
-def test_of_what_is_alike_the_best_is_shown(opened, run, to, units):
-    engine = opened(run)
-    query, key = (RED, "image_id") if to == "images" else (FIVE, "caption_id")
-    units = units(engine)
-    cosines = [[naive.inner(a, b) for b in units] for a in units]
-    spread = sorted(value for row in cosines for value in row)
-    least = next(round(value, 4) for value in spread[len(spread) // 2 :] if value % 1e-4 > 2e-5)
-    scores, order = scored(engine.ask(query, ALL), key), ids(engine, to)
-    wanted = naive.grouped([scores[one] for one in order], [True] * len(order), 4, lambda a, b: cosines[a][b] >= least)
-    answer = engine.ask(query, Limits(4, group=least))
-    found = [(getattr(hit, key), list(hit.alike)) for hit in answer.hits]
-    assert found == [(order[leader], [order[one] for one in group]) for leader, group in wanted]
-    assert answer.narrowed == {"group": least}
-
-
-def test_the_best_are_those_of_a_sort_and_many_blocks_are_grouped_as_one(monkeypatch):
+def test_the_best_are_those_of_a_sort():
     scores = np.array([1.0, 3.0, 3.0, 2.0, 3.0, -1.0], np.float32)
     for k in range(1, 9):
         assert best_places(scores, k).tolist() == [1, 2, 4, 3, 0, 5][:k]
     with pytest.raises(InputError, match="not finite"):
         best_places(np.array([1.0, np.nan]), 1)
-    rng = np.random.default_rng(3)
-    monkeypatch.setattr(scoring, "_BLOCK", 7)
-    check_groups(rng.standard_normal(40), [True] * 40, 12, rng.random((40, 40)) < 0.1)
-
-
-def check_groups(scores, kept, k: int, alike: np.ndarray) -> None:
-    """Those of the loop."""
-    found = leaders(np.array(scores, float), np.array(kept), k, lambda items, others: alike[np.ix_(others, items)].T)
-    wanted = naive.grouped(list(scores), kept, k, lambda a, b: alike[a][b])
-    assert [(leader, group.tolist()) for leader, group in found] == wanted
 
 
 def test_without_captions_pictures_find_pictures(opened):

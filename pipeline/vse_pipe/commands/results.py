@@ -64,10 +64,6 @@ Base = Annotated[str | None, Option(metavar="REV", help="take RUN_A from this gi
 AsMarkdown = Annotated[bool, Option("--md", help="print Markdown instead of a table")]
 MaxDrop = Annotated[float | None, Option(help="exit with status 1 where RUN_B is lower by more points, with p < 0.05")]
 Resamples = Annotated[int, Option(min=1, help="number of bootstrap draws")]
-By = Annotated[
-    str | None, Option("--by", help="also by group: length, a column of captions.parquet, or one of --groups")
-]
-GroupsFile = Annotated[Path | None, Option("--groups", help="a table with caption_id and the column of --by")]
 Seed = Annotated[int, Option(help="seed of the bootstrap draws")]
 
 
@@ -81,8 +77,6 @@ def compare(
     max_drop: MaxDrop = None,
     resamples: Resamples = 1000,
     seed: Seed = 1,
-    grouping: By = None,
-    groups: GroupsFile = None,
 ) -> None:
     """Compare evaluations query by query: differences with 95% intervals and p-values.
 
@@ -100,16 +94,7 @@ def compare(
     is_outside = base is None and all(map(revisions.is_evaluation, [run_a, *(runs_b or [])]))
     params = None if is_outside or paths.root_around() is None else _project.params()
     comparisons = compare.compare(
-        run_a,
-        runs_b or [],
-        start,
-        params,
-        inference=inference,
-        base=base,
-        resamples=resamples,
-        seed=seed,
-        by=grouping,
-        groups=None if groups is None else str(start / groups),
+        run_a, runs_b or [], start, params, inference=inference, base=base, resamples=resamples, seed=seed
     )
     if as_markdown or as_json:
         stdout.file.write((compare.document if as_json else compare.markdown)(comparisons, resamples, seed))

@@ -34,9 +34,6 @@ def search(
     split: SearchedSplit = "test",
     to: Annotated[str | None, Option(help="images or captions (default: captions for a picture, else images)")] = None,
     where: Annotated[list[str], Option(help="only images with this in images.parquet, split=test; repeat it")] = [],  # noqa: B006 (typer does not change it)
-    group: Annotated[
-        float | None, Option(min=0, max=1, help="of results with this cosine or more show the best")
-    ] = None,
     html: Annotated[Path | None, Option(help="also write the results as a web page to this file")] = None,
     as_json: AsJson = False,
     device: Device = "auto",
@@ -52,7 +49,7 @@ def search(
     from vse_pipe.search.engine import Engine
     from vse_pipe.search.query import Limits
 
-    limits = Limits(k, to, tuple(where), group)
+    limits = Limits(k, to, tuple(where))
     run, reason = (run, "as asked") if run else _project.default_run(params, inference)
     _answer(Engine.open(params, run, inference, split, device), parts, limits, reason, as_json, out)
 

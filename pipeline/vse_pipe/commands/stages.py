@@ -116,13 +116,11 @@ def embed(
 Dims = Annotated[str | None, Option(help="a table of vectors cut short to these dimensions, such as 64,128,256")]
 Precision = Annotated[str | None, Option(help="a table of items as int8 or binary, or both with a comma")]
 Rescore = Annotated[int | None, Option(min=1, help="with --precision: best items that float32 vectors order")]
-By = Annotated[str | None, Option("--by", help="also by group: length, or a column of captions.parquet or groups")]
 
 
 def evaluate(
     run: RankedName = None,
     inference: Inferences = None,
-    grouping: By = None,
     dims: Dims = None,
     precision: Precision = None,
     rescore: Rescore = None,
@@ -131,10 +129,6 @@ def evaluate(
 ) -> None:
     """Rank the queries of a run under inference criteria, and measure recall and hubness."""
     params = _project.params()
-    if grouping is not None and (dims, precision) != (None, None):
-        raise UsageError("--by groups what --dims and --precision do not measure: give it alone")
-    if grouping is not None:
-        params = replace(params, evaluate=params.evaluate.model_copy(update={"by": grouping}))
     chosen = _project.chosen_runs(run, params, ranked=True)
     if (dims, precision, rescore) != (None, None, None):
         from vse_pipe.evaluate.compact import Forms, run_figures, show

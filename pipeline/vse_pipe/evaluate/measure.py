@@ -108,7 +108,7 @@ class Measurement:
     def _further(
         self, criterion: Criterion, choices: dict[str, Tuned], tables: dict[str, pa.Table]
     ) -> dict[str, object]:
-        """Figures from judgements and groups; ``tables`` gets that of judgements."""
+        """Figures from judgements, whose table ``tables`` gets."""
         task = self.task
         figures: dict[str, object] = {}
         if task.graded:
@@ -120,11 +120,6 @@ class Measurement:
             tables |= judged
         if task.tuned_on and task.open_parameters(criterion):
             figures["tuned_on"] = task.tuned_on
-        if task.groups:
-            from vse_pipe.evaluate import groups
-
-            ranks, occurrence = tables[artefact.RANKS], tables[artefact.OCCURRENCE]
-            figures["by_group"] = groups.measured(task.groups, ranks, occurrence, self.options.resamples, task.seed)
         return figures
 
     def _circumstances(self, criterion: Criterion) -> dict[str, object]:

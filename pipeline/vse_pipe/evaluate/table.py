@@ -11,7 +11,7 @@ _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
 def show_results(results: dict[tuple[str, ...], dict], as_json: bool) -> None:
     """results: metrics by (run, inference), percentages from 0 to 100."""
     if not as_json:
-        return _show(("run", "inference"), results)
+        return print_table(("run", "inference"), results)
     nested: dict[str, dict[str, dict]] = {}
     for (run, inference), metrics in results.items():
         nested.setdefault(run, {})[inference] = metrics
@@ -22,16 +22,7 @@ def show_file_results(results: dict[str, dict], as_json: bool) -> None:
     """results: metrics by inference. JSON: the only document, or those by criterion."""
     if as_json:
         return console.document(next(iter(results.values())) if len(results) == 1 else results)
-    return _show(("inference",), {(name,): metrics for name, metrics in results.items()})
-
-
-def _show(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
-    print_table(labels, results)
-    for names, metrics in results.items():
-        if "by_group" in metrics:
-            from vse_pipe.evaluate import groups
-
-            groups.show(" ".join(names), metrics["by_group"])
+    return print_table(("inference",), {(name,): metrics for name, metrics in results.items()})
 
 
 def print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -24,9 +24,6 @@ from vse_pipe.ranking.graded import Graded
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.split import OWN, BankSource, Split, disjoint
 from vse_pipe.ranking.vectors import Vectors
-
-if TYPE_CHECKING:
-    from vse_pipe.evaluate.groups import QueryGroups
 
 Embedded = Vectors | Ensemble
 # Values of ``evaluate.bank`` that are splits; others are folders.
@@ -55,7 +52,6 @@ class Task:
     seed: int = 0
     names: TextIds | None = None
     graded: Graded | None = None
-    groups: "QueryGroups | None" = None
     trials: dict[str, list[Trial]] | None = None
     tuned_on: str | None = None
     lacking: str = "there is no validation data"
@@ -140,22 +136,20 @@ class Task:
         return trials(folds, self.validation_bank, self.similarity, self.options.memory, sets)
 
     def judged(self, dataset: Path | None = None) -> "Task":
-        """With the judgements and groups of queries that ``options`` names. dataset: the
-        folder with the names of images and captions; by default the ids are their names."""
+        """With the judgements that ``options`` names. dataset: the folder with the names of images
+        and captions; by default the ids are their names."""
         options = self.options
-        if not (options.judgements or options.by or options.groups):
+        if not options.judgements:
             return self
         # pandas takes half a second to import.
-        from vse_pipe.evaluate import groups, judgements
+        from vse_pipe.evaluate import judgements
 
         if dataset is None:
             ids = {"image_id": self.split.image_ids, "caption_id": self.split.caption_ids}
             names = [judgements.names_of(key, column, self.names) for key, column in ids.items()]
         else:
             names = list(judgements.dataset_names(dataset))
-        captions = self.split.caption_ids, self.split.caption_images
-        graded = judgements.read_judgements(options, *names)
-        return replace(self, graded=graded, groups=groups.read_groups(options, captions, names[1], dataset))
+        return replace(self, graded=judgements.read_judgements(options, *names))
 
 
 def _training(params: Params, run: str) -> Embedded | None:

@@ -230,15 +230,13 @@ class Difference:
 @dataclass(frozen=True)
 class Comparison:
     """images: number of images over all folds; rows: in the order of METRICS, the two sums last;
-    at_once: number of B's that share Holm's correction. column: of groups, whose names then begin
-    the addresses."""
+    at_once: number of B's that share Holm's correction."""
 
     a: Method
     b: Method
     images: int
     rows: list[Difference]
     at_once: int = 1
-    column: str | None = None
 
     @property
     def is_paired(self) -> bool:

@@ -89,7 +89,6 @@ SECTIONS = (
     ("cleaning", "What is wrong with the pairs", training.cleaning),
     ("localisation", "Phrases and their boxes", examples.localisation),
     ("judged", "Judgements", figures.judged),
-    ("groups", "Figures by group", figures.by_group),
     ("hubness", "Hubness", criteria.occurrences),
     ("changes", "What each criterion changed", criteria.changes),
     ("examples", "Example retrievals", examples.examples),

@@ -19,12 +19,9 @@ from vse_pipe.search import correction, query
 from vse_pipe.search.correction import Correction
 from vse_pipe.search.network import SPLITS, EncodedQuery, open_run
 from vse_pipe.search.query import TO_IMAGES, Answer, Hit, Limits, Term
-from vse_pipe.search.scoring import Leader, Scoring, best_places, leaders
+from vse_pipe.search.scoring import Scoring, best_places
 
 _TEN = Limits()
-_NONE = np.empty(0, np.int64)
-# Rounding error of the cosine of equal vectors.
-_ROUNDING = 1e-6
 
 
 class Engine:
@@ -98,13 +95,14 @@ class Engine:
         encoded = [self._encoded(part) for part in parts]
         raw = self._scoring.scores(parts, [row.side for row in encoded], direction)
         corrected = self.correction(direction).apply(raw)
-        places = self._best(corrected, mask, limits, direction)[limits.offset :]
+        places = np.flatnonzero(mask)
+        places = places[best_places(corrected[places], limits.offset + limits.k)[limits.offset :]]
         hits = [
-            self._hit(rank, float(corrected[leader[0]]), leader, direction)
-            for rank, leader in enumerate(places, start=limits.offset + 1)
+            self._hit(rank, float(corrected[place]), int(place), direction)
+            for rank, place in enumerate(places, start=limits.offset + 1)
         ]
         is_sentence = len(parts) == 1 and parts[0].kind == query.TEXT and direction == TO_IMAGES
-        image_ids = [int(self._network.items.image_ids[place]) for place, _ in places] if is_sentence else []
+        image_ids = self._network.items.image_ids[places].tolist() if is_sentence else []
         described = ({"kind": part.kind, "value": part.value, "weight": part.weight} for part in parts)
         return Answer(
             query=query.described(parts),
@@ -156,10 +154,10 @@ class Engine:
         ids = self._network.items
         owners = ids.image_ids if direction == TO_IMAGES else ids.caption_images
         mask = np.ones(len(owners), bool)
-        narrowed: dict = {} if limits.group is None else {"group": limits.group}
+        narrowed: dict = {}
         if limits.where:
             mask = np.isin(owners, self._catalogue.fitting(limits.where))
-            narrowed |= {"where": list(limits.where), "left": int(mask.sum())}
+            narrowed = {"where": list(limits.where), "left": int(mask.sum())}
         queried = [
             self._catalogue.image_number(part.value)
             for part in parts
@@ -167,37 +165,22 @@ class Engine:
         ]
         return mask & np.isin(owners, queried, invert=True) if queried else mask, narrowed
 
-    def _best(self, corrected: np.ndarray, mask: np.ndarray, limits: Limits, direction: str) -> list[Leader]:
-        count = limits.offset + limits.k
-        if limits.group is None:
-            places = np.flatnonzero(mask)
-            return [(place, _NONE) for place in places[best_places(corrected[places], count)].tolist()]
-        units, least = self._scoring.units(direction), limits.group - _ROUNDING
-
-        def is_similar(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-            return np.asarray(units[rows] @ units[columns].T >= least)
-
-        return leaders(corrected, mask, count, is_similar)
-
-    def _hit(self, rank: int, score: float, leader: Leader, direction: str) -> Hit:
-        place, duplicates = leader
-        ids = self._network.items
-        key, item_ids = ("image_id", ids.image_ids) if direction == TO_IMAGES else ("caption_id", ids.caption_ids)
-        number = int(item_ids[place])
+    def _hit(self, rank: int, score: float, place: int, direction: str) -> Hit:
+        ids, caption = self._network.items, None
         if direction == TO_IMAGES:
-            image, text = number, self._catalogue.first_caption(number)
+            image = int(ids.image_ids[place])
+            text = self._catalogue.first_caption(image)
         else:
-            image, text = int(ids.caption_images[place]), self._catalogue.text(number)
+            image, number = int(ids.caption_images[place]), int(ids.caption_ids[place])
+            caption, text = self._catalogue.label("caption_id", number), self._catalogue.text(number)
         width, height = self._catalogue.size(image)
         return Hit(
             rank=rank,
             score=score,
             image_id=self._catalogue.label("image_id", image),
-            caption_id=None if direction == TO_IMAGES else self._catalogue.label(key, number),
+            caption_id=caption,
             text=text,
             file=self._catalogue.file(image),
-            alike=tuple(self._catalogue.label(key, item) for item in item_ids[duplicates[: query.MOST_ALIKE]].tolist()),
-            alike_count=len(duplicates),
             width=width,
             height=height,
         )

@@ -40,13 +40,11 @@ _FORMS = (
 @dataclass(frozen=True)
 class Limits:
     """k: maximum number of hits; offset: number of better hits to skip; to: IMAGES, CAPTIONS or
-    None, as in ``direction``; where: conditions as of ``Catalogue.fitting``; group: cosine from
-    which two items are near duplicates, so that only the better is a hit; None for none."""
+    None, as in ``direction``; where: conditions as of ``Catalogue.fitting``."""
 
     k: int = 10
     to: str | None = None
     where: tuple[str, ...] = ()
-    group: float | None = None
     offset: int = 0
 
 
@@ -160,8 +158,8 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
-# Number of similar items of a hit, and characters of an unknown word in a message.
-MOST_ALIKE, _WIDEST = 20, 40
+# Characters of an unknown word in a message.
+_WIDEST = 40
 
 
 @dataclass(frozen=True)
@@ -170,9 +168,8 @@ class Hit:
     data set, numbers or text; caption_id: None if images are searched.
 
     text: the caption, or the image's first caption (may be empty); file: name in images.parquet,
-    relative to the data set's root; alike: ids of at most SHOWN near duplicates with lower scores,
-    best first, empty without groups; alike_count: their number; width, height: pixels of the
-    upright picture, 0 for an image that exists only as features.
+    relative to the data set's root; width, height: pixels of the upright picture, 0 for an image
+    that exists only as features.
     """
 
     rank: int
@@ -181,8 +178,6 @@ class Hit:
     caption_id: int | str | None
     text: str
     file: str
-    alike: tuple[int | str, ...] = ()
-    alike_count: int = 0
     width: int = 0
     height: int = 0
 
@@ -193,8 +188,7 @@ class Answer:
     the run's vocabulary lacks; seconds: from the query to the hits; notes: remarks on the query.
 
     parts: kind, value and weight of each part, empty for a query of one part; narrowed: the limits
-    of the hits: ``where`` with ``left``, the number of items that fit it, and ``group``; regions: of
-    each hit, see ``Network.regions``, empty unless a sentence finds images by their regions."""
+    of the hits, ``where`` with ``left``, the number of items that fit it; regions: of each hit, see ``Network.regions``, empty unless a sentence finds images by their regions."""
 
     query: str
     run: str

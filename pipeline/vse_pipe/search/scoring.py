@@ -1,38 +1,31 @@
-"""Scores of a network's items for a query of several parts; groups of near duplicates."""
+"""Scores of a network's items for a query of several parts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from threading import Lock
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int64
+from jaxtyping import Float, Float32, Int64
 
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.ranking.fragments import Several, Sides, plain, pooled
+from vse_pipe.ranking.fragments import Several, Sides, plain
 from vse_pipe.search import query
 from vse_pipe.search.network import Network
 from vse_pipe.search.query import TO_IMAGES, Term
 
-# The place of a hit and those of its near duplicates.
-Leader = tuple[int, np.ndarray]
 # Values of vectors in a tile, where a similarity makes copies, and items with fragments in a tile.
 _NUMBERS, _TILE = 1 << 24, 2048
 # Below this length a sum of unit vectors is only rounding error.
 _NOTHING = 1e-5
-# Items in a block that is compared with all leaders.
-_BLOCK = 512
 
 
 class Scoring:
-    """Scores of a network's items, for several threads. Vectors are loaded when needed."""
+    """Scores of a network's items, for several threads."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self._is_joint = network.is_joint
-        self._units: dict[str, Float32[np.ndarray, "items dim"]] = {}
-        self._lock = Lock()
 
     def scores(self, parts: Sequence[Term], sides: Sequence[Sides], direction: str) -> Float32[np.ndarray, " items"]:
         """Scores of the items. sides: one row for each part.
@@ -57,25 +50,11 @@ class Scoring:
         scaled = [weight * self._compared(side, direction) for side, weight in zip(sides, weights, strict=True)]
         return np.asarray(sum(scaled) / sum(map(abs, weights)))
 
-    def units(self, direction: str) -> Float32[np.ndarray, "items dim"]:
-        """The items at unit length; for fragments their means."""
-        with self._lock:
-            if direction not in self._units:
-                units = pooled(self._items(direction))
-                if not self._is_joint:
-                    units = torch.nn.functional.normalize(units, dim=1)
-                self._units[direction] = units.cpu().numpy()
-            return self._units[direction]
-
-    def _items(self, direction: str) -> Any:
-        items = self._network.items
-        return items.images if direction == TO_IMAGES else items.captions
-
     def _compared(self, side: Sides, direction: str) -> Float32[np.ndarray, " items"]:
         """The model's scores. Images are the first argument of a similarity, captions the
         second."""
-        items = self._items(direction)
-        similarity = self._network.similarity
+        split, similarity = self._network.items, self._network.similarity
+        items: Any = split.images if direction == TO_IMAGES else split.captions
         size = max(1, _NUMBERS // items.shape[1]) if plain(items) else _TILE
         tiles = [items[start : start + size] for start in range(0, len(items), size)]
         with torch.inference_mode():
@@ -114,32 +93,3 @@ def best_places(scores: Float[np.ndarray, " items"], k: int) -> Int64[np.ndarray
         return np.empty(0, np.int64)
     reach = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
     return reach[np.argsort(-scores[reach], kind="stable")][:k]
-
-
-def leaders(
-    scores: Float[np.ndarray, " items"],
-    allowed: Bool[np.ndarray, " items"],
-    k: int,
-    is_similar: Callable[[np.ndarray, np.ndarray], np.ndarray],
-) -> list[Leader]:
-    """Places of at most k leaders, best first, each with its group of near duplicates, best first.
-
-    allowed: items that count; is_similar: (places of rows, places of columns) to a bool matrix. In
-    the order of the scores every item is compared with the leaders before it. It joins the group of
-    the first similar leader, or else becomes a leader.
-    """
-    ranked = np.flatnonzero(allowed)
-    ranked = ranked[np.argsort(-scores[ranked], kind="stable")]
-    places, groups = list[int](), np.full(len(ranked), -1)
-    for start in range(0, len(ranked), _BLOCK):
-        block, group = ranked[start : start + _BLOCK], groups[start : start + _BLOCK]
-        if places:
-            same = is_similar(block, np.array(places))
-            group[:] = np.where(same.any(axis=1), same.argmax(axis=1), -1)
-        while len(places) < k and (group < 0).any():
-            left = np.flatnonzero(group < 0)
-            near = is_similar(block[left], block[left[:1]])[:, 0]
-            near[0] = True
-            group[left[near]] = len(places)
-            places.append(int(block[left[0]]))
-    return [(place, ranked[groups == number][1:]) for number, place in enumerate(places)]

@@ -108,8 +108,7 @@ def _print_table(document: dict) -> None:
     if numbered:
         table.add_column(key, justify="right", no_wrap=True)
     for hit in document["hits"]:
-        file = plain(hit["file"]) + (f"\n+{hit['alike_count']} alike" if hit["alike"] else "")
-        cells = [str(hit["rank"]), f"{hit['score']:.4f}", file]
+        cells = [str(hit["rank"]), f"{hit['score']:.4f}", plain(hit["file"])]
         cells += [plain(hit["text"])] * described + [plain(str(hit[key]))] * numbered
         table.add_row(*cells)
     console.show(table)

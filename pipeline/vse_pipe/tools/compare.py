@@ -3,24 +3,14 @@
 import contextlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-import pyarrow.compute as pc
-
-from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.core.errors import Regression, UsageError
-from vse_pipe.evaluate import groups as query_groups
-from vse_pipe.evaluate import judgements
-from vse_pipe.evaluate.groups import QueryGroups
-from vse_pipe.project import paths
-from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import comparison as comparer
-from vse_pipe.ranking.comparison import Compared, Comparison, Difference, Method, corrected
+from vse_pipe.ranking.comparison import Comparison, Difference, corrected
 from vse_pipe.ranking.intervals import nest
 from vse_pipe.report.formatting import markdown_row, spread
 from vse_pipe.tools import revisions
@@ -92,8 +82,7 @@ def document(comparisons: list[Comparison], resamples: int, seed: int) -> str:
     "image_to_text": {metric: {"a", "b", "difference", "interval", "p"}}, "text_to_image", "rsum",
     "hs_sum"}]}``: keys sorted, numbers finite, interval and p optional. Runs with seeds add "seeds"
     in "a" and "b", "paired", and "a_sd" and "b_sd" of each figure; several B's add "p_holm". "a"
-    and "b" have "unconverged" for trainings that have not: the reason by training. By group the
-    figures are in "by_group", under the group's name, and "by" is the column."""
+    and "b" have "unconverged" for trainings that have not: the reason by training."""
     content = {"resamples": resamples, "seed": seed, "comparisons": [_plain(comparison) for comparison in comparisons]}
     return json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
 
@@ -107,13 +96,12 @@ def _plain(comparison: Comparison) -> dict:
     if comparison.a.seeds or comparison.b.seeds:
         plain["paired"] = comparison.is_paired
     plain |= {key: comparison.b.metrics.get(key) for key in ("split", "protocol", "ties")}
-    plain |= {"by": comparison.column} if comparison.column else {}
     for row in comparison.rows:
         numbers = {"a": row.a, "b": row.b, "difference": row.difference, "p": row.p, "p_holm": row.holm}
         numbers |= {f"{side}_sd": sd for side, sd in zip("ab", row.deviations, strict=True)}
         cells: dict[str, Any] = {key: _rounded(value) for key, value in numbers.items() if value is not None}
         cells |= {"interval": [_rounded(end) for end in row.interval]} if row.interval else {}
-        nest(plain, ("by_group", *row.address) if comparison.column else row.address, cells)
+        nest(plain, row.address, cells)
     return plain
 
 
@@ -123,7 +111,7 @@ def _rounded(value: float) -> float:
 
 def _title(comparison: Comparison) -> str:
     a, b = (f"{side.name} ({side.metrics.get('inference')})" for side in (comparison.a, comparison.b))
-    return f"A: {a}, B: {b}" + (f", by {comparison.column}" if comparison.column else "")
+    return f"A: {a}, B: {b}"
 
 
 def _caption(comparison: Comparison, resamples: int, seed: int) -> str:
@@ -179,17 +167,14 @@ def compare(
     base: str | None = None,
     resamples: int = 1000,
     seed: int = 1,
-    by: str | None = None,
-    groups: str | None = None,
 ) -> list[Comparison]:
     """For each B one comparison for ``inference``, or for each criterion of both sides in the order
     of grid.inferences.
 
     run_a, runs_b: a run of the project, or a folder with metrics.json, ranks.parquet and
     occurrence.parquet, relative to ``start``; params: of the project in the working directory, None
-    outside a project; base: git revision of side A; by, groups: as ``evaluate.by`` and
-    ``evaluate.groups``, for the differences of each group of queries instead. With several B's
-    p-values are corrected for their number. Raises UsageError for unknown names, MissingResource if
+    outside a project; base: git revision of side A. With several B's p-values are corrected for
+    their number. Raises UsageError for unknown names, MissingResource if
     data of ``base`` is not in the DVC cache, InputError for evaluations that cannot be paired.
     """
     if not runs_b and base is None:
@@ -199,54 +184,8 @@ def compare(
         a = revisions.find(run_a, start, params) if past is None else stack.enter_context(past)
         sides = [revisions.find(name, start, params) for name in runs_b or [run_a]]
         pairs = [(a.read(first), b.read(second)) for b in sides for first, second in _chosen(a, b, inference, params)]
-    if by or groups:
-        if a.is_past:
-            raise UsageError("--by groups the queries of the present data set; leave --base out")
-        options = EvaluateParams(by=by, groups=groups)
-        comparisons = [
-            compared_by_group(*pair, _groups(a, pair[0], options, params), resamples, seed) for pair in pairs
-        ]
-    else:
-        comparisons = [comparer.compare(*pair, resamples, seed) for pair in pairs]
+    comparisons = [comparer.compare(*pair, resamples, seed) for pair in pairs]
     return comparisons if len(sides) == 1 else corrected(comparisons)
-
-
-def _groups(place: Place, side: Method, options: EvaluateParams, params: Params | None) -> QueryGroups:
-    """The groups of the queries of A. Raises as ``read_groups``."""
-    model = next(iter(side.models.values()))
-    captions = model.ranks.filter(pc.equal(model.ranks["direction"], "text_to_image"))
-    ids, images = (captions[name].to_numpy() for name in ("query_id", "image_id"))
-    if place.single or params is None:
-        texts = "query_name" if "query_name" in captions.column_names else "query_id"
-        names = pd.Series(ids, captions[texts].to_pandas().astype(str))
-        of_queries = query_groups.read_groups(options, (ids, images), names, None)
-    else:
-        run = params.models(place.name)[0]
-        dataset = paths.prepared(params.dataset(run))
-        of_queries = query_groups.read_groups(options, (ids, images), judgements.dataset_names(dataset)[1], dataset)
-    assert of_queries is not None
-    return of_queries
-
-
-def compared_by_group(a: Method, b: Method, groups: QueryGroups, resamples: int, seed: int) -> Comparison:
-    """``comparison.compare`` for R@K of each group; the group with the largest loss first."""
-    parts = {}
-    for name in groups.captions.unique():
-        first, second = (
-            replace(side, models={key: _of_group(model, groups, name) for key, model in side.models.items()})
-            for side in (a, b)
-        )
-        part = comparer.compare(first, second, resamples, seed)
-        parts[name] = [row for row in part.rows if row.address[-1].startswith("r@")]
-    order = sorted(parts, key=lambda name: sum(row.difference for row in parts[name]) / len(parts[name]))
-    rows = [replace(row, address=(name, *row.address)) for name in order for row in parts[name]]
-    images = len(pc.unique(next(iter(a.models.values())).ranks["image_id"]))
-    return Comparison(a, b, images, rows, column=groups.column)
-
-
-def _of_group(model: Compared, groups: QueryGroups, name: str) -> Compared:
-    about = {key: value for key, value in model.metrics.items() if key not in (*DIRECTIONS, "rsum", "hs_sum")}
-    return replace(model, metrics=about, ranks=groups.rows(name, model.ranks))
 
 
 def _chosen(a: Place, b: Place, inference: str | None, params: Params | None) -> list[tuple[str, str]]:

@@ -26,13 +26,12 @@ class Place:
 
     name: in messages; folders: by seed, with the empty key for a run without seeds and a single
     folder; single: is it one folder of one criterion? trained: folders of its trainings, which may
-    not exist; is_past: of a revision."""
+    not exist."""
 
     name: str
     folders: dict[str, Path]
     single: bool
     trained: Sequence[Path] = ()
-    is_past: bool = False
 
     def criteria(self) -> list[str]:
         """Sorted names of the criteria that all seeds have. Raises InputError if there are none."""
@@ -129,7 +128,7 @@ def past(name: str, start: Path, params: Params | None, rev: str) -> Iterator[Pl
         folders = {seed: copy / folder / seed for seed in sorted(seeds, key=int)} or {"": copy / folder}
         label = f"{rev}:{name if is_run else folder}"
         try:
-            yield Place(label, folders, not is_run, [copy / path for path in trained], is_past=True)
+            yield Place(label, folders, not is_run, [copy / path for path in trained])
         except PipelineError as error:
             raise type(error)(str(error).replace(f"{temporary}/", f"{rev}:")) from error
 

@@ -79,7 +79,7 @@ class StandIn:
         return self.ask((Term(TEXT, text),), Limits(k))
 
     def ask(self, parts: Sequence[Term], wanted: Limits) -> Answer:
-        """Of one part; each ``where`` is file=PART of a picture's name, ``group`` calls the last two alike."""
+        """Of one part; each ``where`` is file=PART of a picture's name."""
         (part, *others) = parts
         names = [name for name in self.names if all(one.partition("=")[2] in name for one in wanted.where)]
         told = tuple(asdict(one) for one in parts) if others else ()
@@ -99,10 +99,9 @@ class StandIn:
             kind, value = "image_id", self._number(part.value)
             if value not in self.ids.values():
                 raise InputError(f"image {value} is not in the test split")
-        alike = (self.ids[names.pop()],) if wanted.group is not None and len(names) > 1 else ()
         narrowed = {"where": list(wanted.where), "left": len(names)} if wanted.where else {}
         chosen = names[wanted.offset : wanted.offset + wanted.k]
-        return self._answer((kind, value), chosen, to_captions, unknown, wanted, alike, (told, narrowed))
+        return self._answer((kind, value), chosen, to_captions, unknown, wanted, (told, narrowed))
 
     def _number(self, image_id: int | str) -> int | str:
         if not self.named and not str(image_id).isdigit():
@@ -122,9 +121,7 @@ class StandIn:
         path = self.picture(image_id)
         return path and path.read_bytes()
 
-    def _answer(
-        self, asked: tuple, names: list, captions: bool, unknown: list, wanted: Limits, alike: tuple, more
-    ) -> Answer:
+    def _answer(self, asked: tuple, names: list, captions: bool, unknown: list, wanted: Limits, more) -> Answer:
         self.busy += 1
         self.most_busy = max(self.most_busy, self.busy)
         self.calls.append((*asked, wanted.k))
@@ -136,8 +133,7 @@ class StandIn:
         for rank, name in enumerate(names, start=wanted.offset + 1):
             image = self.ids[name]
             caption = image * 10 if captions and not self.named else None
-            same = alike if name == names[-1] else ()
-            hits.append(Hit(rank, 1 - rank / 10, image, caption, self._text(name), "", same, len(same), 900, 600))
+            hits.append(Hit(rank, 1 - rank / 10, image, caption, self._text(name), "", 900, 600))
         self.busy -= 1
         notes = ("a note",) if unknown else ()
         answer = Answer(str(asked[1])[:40], self.run, self.inference, tuple(hits), tuple(unknown), 0.0123, notes, *more)

@@ -57,14 +57,14 @@ def test_pictures_and_health_and_no_other_method(client):
     assert client.post("/health").status_code == 405
 
 
-NARROW = {"offset": "20", "to": "captions", "group": "0.97"}
+NARROW = {"offset": "20", "to": "captions"}
 
 
 def test_fields_reach_the_engine_and_empty_ones_do_not_count(client, engines):
     conditions = {"where": [" split=test ", "width=3"]}
     assert client.get("/api/search", params={"text": " blue ", **NARROW, **conditions}).status_code == 200
     assert engines["nns"].calls == [("text", "blue", 11)]
-    assert engines["nns"].wanted == Limits(11, "captions", ("split=test", "width=3"), 0.97, 20)
+    assert engines["nns"].wanted == Limits(11, "captions", ("split=test", "width=3"), 20)
     client.get("/api/search", params={"text": "blue", "k": "", "where": "", **dict.fromkeys(NARROW, "")})
     assert engines["nns"].wanted == Limits(11)
 
@@ -78,7 +78,6 @@ def test_fields_reach_the_engine_and_empty_ones_do_not_count(client, engines):
         {"text": "x", "inference": "is"},
         {"text": "x", "image_id": "1"},
         {"text": "x", "to": "videos"},
-        {"text": "x", "group": "nan"},
         {"text": "x", "where": "w" * 1001},
     ],
 )

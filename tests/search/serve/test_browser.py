@@ -43,7 +43,7 @@ def test_a_typed_sentence_shows_pictures_and_asks_nobody_else_and_a_link_searche
     tab.type("a blue square")
     tab.arrive()
     tab.loaded(4)
-    asked = "?text=a+blue+square&k=10&inference=nns&to=&where=&group="
+    asked = "?text=a+blue+square&k=10&inference=nns&to=&where="
     assert tab.evaluate("location.search") == asked
     assert tab.evaluate("document.querySelector('.gallery img').alt") == "a blue square"
     assert tab.evaluate("[...document.images].every(one => one.alt)")

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tests.search.serve.standin import HOSTILE, MATCHES, client_of, photo
+from tests.search.serve.standin import HOSTILE, MATCHES, photo
 from vse_pipe.search.query import Limits
 
 
@@ -39,8 +39,7 @@ def test_the_empty_page_has_both_forms_and_no_result(client, engines):
     page = get(client)
     by_text, by_photo = page.all("form")
     assert (by_text["method"], by_photo["method"], by_photo["enctype"]) == ("get", "post", "multipart/form-data")
-    narrow = ["where", "group"]
-    assert page.all("input", "name") == ["text", "k", *narrow, "photo", "k", *narrow]
+    assert page.all("input", "name") == ["text", "k", "where", "photo", "k", "where"]
     assert page.all("select", "name") == ["inference", "to", "inference", "to"]
     assert page.all("img") == page.all("li") == page.all("script") == []
     assert "5 images, 5 captions" in page.text
@@ -116,21 +115,18 @@ def test_results_are_leafed_through_by_links_that_keep_what_was_asked(client, en
     second = get(client, more)
     assert first.all("ol", "start") + second.all("ol", "start") == ["1", "2"]
     assert first.all("img", "src") + second.all("img", "src") == ["/picture/7", "/picture/17"]
-    assert engines["nns"].wanted == Limits(2, "images", ("file=re",), None, 1)
+    assert engines["nns"].wanted == Limits(2, "images", ("file=re",), 1)
     last = get(client, *second.all("a", "href", "offset="))
     assert "image 47: no picture" in last.text
     assert last.all("script") == last.all("a", "href", "offset=") == []
 
 
-def test_parts_conditions_and_groups_are_shown(client, engines):
-    page = get(client, text="green:2 - red", where=["file=e", "file=re"], group="0.95")
+def test_parts_and_conditions_are_shown(client, engines):
+    page = get(client, text="green:2 - red", where=["file=e", "file=re"])
     words = " ".join(page.text.split())
-    assert [
-        one for one in ("with green × 2 without red", "of 2 where file=e, file=re", "1 alike") if one not in words
-    ] == []
-    assert engines["nns"].wanted.group == 0.95
-    boxes = {one["name"]: one["value"] for one in page.all("input") if one["name"] in ("text", "where", "group")}
-    assert boxes == {"text": "green:2 - red", "where": "file=re", "group": "0.95"}
+    assert [one for one in ("with green × 2 without red", "of 3 where file=e, file=re") if one not in words] == []
+    boxes = {one["name"]: one["value"] for one in page.all("input") if one["name"] in ("text", "where")}
+    assert boxes == {"text": "green:2 - red", "where": "file=re"}
     assert page.all("input", "name").count("where") == 4
     assert all("open" in one for one in page.all("details") if one.get("class") == "narrow")
 
@@ -142,16 +138,6 @@ def test_a_caption_is_searched_with_as_it_stands(client, engines):
     for link, text in zip(links, ("a - b c", 'he said "a - b" at 10:30'), strict=True):
         client.get(link)
         assert engines["nns"].calls[-1][:2] == ("text", text)
-
-
-def test_groups_of_too_many_items_are_refused(engines):
-    for engine in engines.values():
-        engine.counts = {"images": 10**6, "captions": 5}
-    bare, asked = client_of(engines), {"text": "blue", "group": "0.9", "k": "25"}
-    assert bare.get("/api/search", params={**asked, "offset": "25"}).status_code == 200
-    refused = bare.get("/api/search", params={**asked, "offset": "26"})
-    told = "grouped, the first 50 results among 1,000,000 can be asked for, not those to 51"
-    assert (refused.status_code, refused.json()["error"]) == (400, told)
 
 
 def test_words_are_drawn_over_each_picture_that_there_is(client):

@@ -120,7 +120,7 @@ def _one_dataset(root: Root, place: tuple[str, ...], runs: tuple[str, ...]) -> I
 def unnamed(evaluate: EvaluateParams) -> Iterator[Problem]:
     """Digests of files that no other key names."""
     for path in evaluate.sha256.keys() - evaluate.files:
-        yield ("evaluate", "sha256", path), "neither judgements nor groups name that file"
+        yield ("evaluate", "sha256", path), "judgements does not name that file"
 
 
 # The first may name in its traits those of the second that it supports: ``losses=("hal",)``.

@@ -152,7 +152,7 @@ class TransferNode(Strict):
 
 
 # Files about a data set beside its captions.
-BESIDE = ("judgements", "groups")
+BESIDE = ("judgements",)
 
 
 class EvaluateParams(Strict):
@@ -179,12 +179,8 @@ class EvaluateParams(Strict):
     recall; for several data sets a mapping from name to file"""
     correct_above: NonNegativeFloat = 0.0
     """pairs of a larger mean grade in ``judgements`` or ``--trec-run`` are correct"""
-    by: str | None = None
-    """column that groups queries: of captions.parquet, ``length``, or of ``groups``"""
-    groups: str | dict[str, str] | None = None
-    """file of caption_id and columns for ``by``, such as a language; or a mapping"""
     sha256: dict[str, Digest] = Field(default_factory=dict)
-    """required digests of the files of ``judgements`` and ``groups``, by path"""
+    """required digests of the files of ``judgements``, by path"""
     tune: bool = False
     """chooses the criteria's parameters on val"""
     memory: PositiveInt = 4096

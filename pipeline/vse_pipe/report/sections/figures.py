@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from vse_pipe.artifacts.evaluation import DIRECTIONS, KS, few_items
+from vse_pipe.artifacts.evaluation import DIRECTIONS, few_items
 from vse_pipe.papers import catalogue, overlay
 from vse_pipe.report import claims as report_claims
 from vse_pipe.report.formatting import HEADINGS
@@ -156,16 +156,6 @@ def judged(results: Results, collector: Collector) -> dict | None:
         groups += [{"dataset": group.catalogue.dataset, "rows": rows}] if rows else []
     headings = {direction: HEADINGS[direction] for direction in DIRECTIONS}
     return {"groups": groups, "headings": headings, "columns": _JUDGED, "kendall": _KENDALL} if groups else None
-
-
-def by_group(results: Results, collector: Collector) -> dict | None:
-    """R@K by group of queries of each run under its baseline; of a run with seeds, its first model.
-    None without ``evaluate.by``."""
-    groups = []
-    for group in results.groups:
-        measured = [run.baseline for run in group.first_models if "by_group" in run.baseline.metrics]
-        groups += [{"dataset": group.catalogue.dataset, "runs": measured}] if measured else []
-    return {"groups": groups, "headings": HEADINGS, "recalls": [f"r@{k}" for k in KS]} if groups else None
 
 
 def published(results: Results, collector: Collector) -> dict | None:

@@ -20,7 +20,7 @@ from vse_pipe.report import formatting
 from vse_pipe.report.matches import drawing
 from vse_pipe.report.pictures import data_uri, thumbnail
 from vse_pipe.search import query as query_language
-from vse_pipe.search.query import IMAGE, PHOTO, TO_IMAGES, Answer, Limits, Term, direction
+from vse_pipe.search.query import IMAGE, PHOTO, Answer, Limits, Term, direction
 from vse_pipe.search.serve import requests
 from vse_pipe.search.serve.requests import Fields, Query
 from vse_pipe.search.serve.server import LOOPBACK
@@ -30,10 +30,6 @@ from vse_pipe.search.show import answer_document
 if TYPE_CHECKING:
     from vse_pipe.search.engine import Engine
 
-# Maximum number of near duplicates of a result on the page.
-ALIKE = 12
-# Maximum of items times grouped results: each item is compared with each result.
-_COMPARED = 5 * 10**7
 # Pixels of a thumbnail: twice the width of a tile, for screens with two pixels to a point.
 SIDE = 400
 _DATA = ("/api/", "/picture/", "/health")
@@ -104,7 +100,6 @@ class _SearchSite(Site):
             "max_k": requests.MAX_K,
             "max_text": requests.MAX_TEXT,
             "max_megabytes": requests.MAX_UPLOAD // 10**6,
-            "alike": ALIKE,
             "literal": query_language.literal,
             "engine": self.engine,
             "inferences": list(engines),
@@ -155,19 +150,12 @@ class _SearchSite(Site):
             raise UsageError(unknown("inference", inference, self._engines))
         engine, parts = self._engines[inference], _parts(query)
         target = direction(parts, query.to, engine.counts["captions"])
-        items = engine.counts["images" if target == TO_IMAGES else "captions"]
-        deepest, end = requests.DEEPEST, query.offset + query.k
-        if query.group is not None:
-            deepest = min(deepest, _COMPARED // max(1, items))
-            if end > deepest:
-                raise UsageError(
-                    f"grouped, the first {deepest:,} results among {items:,} can be asked for, not those to {end:,}"
-                )
+        end = query.offset + query.k
         # One more hit shows whether further results exist.
-        limits = Limits(query.k + 1, query.to, query.where, query.group, query.offset)
+        limits = Limits(query.k + 1, query.to, query.where, query.offset)
         longer = engine.ask(parts, limits)
         answer = replace(longer, hits=longer.hits[: query.k], regions=longer.regions[: query.k])
-        more = len(longer.hits) > query.k and query.photo is None and end + query.k <= deepest
+        more = len(longer.hits) > query.k and query.photo is None and end + query.k <= requests.DEEPEST
         document = answer_document(engine, answer, target, self._reason)
         document |= {"offset": query.offset, "next": end if more else None}
         image_ids = {hit.image_id for hit in answer.hits}
@@ -175,8 +163,6 @@ class _SearchSite(Site):
         if image_id is not None:
             image_id = image_id if engine.named else int(image_id)
             image_ids.add(image_id)
-        if target == TO_IMAGES:
-            image_ids.update(number for hit in answer.hits for number in hit.alike[:ALIKE])
         pictures = frozenset(number for number in image_ids if engine.picture(number) is not None)
         # Only a sentence that finds images by their regions has any.
         matched = zip(answer.hits, answer.regions, strict=False)
@@ -189,7 +175,7 @@ class _SearchSite(Site):
         """fields: of the form, as the visitor sent them."""
         form: Fields = dict.fromkeys(Query.model_fields, "")
         form |= {"k": str(requests.DEFAULT_K), "inference": next(iter(self._engines)), **fields}
-        options = ("k", "inference", "where", "group")
+        options = ("k", "inference", "where")
 
         def again(**subject: object) -> str:
             """The address of another search with the same options."""

@@ -15,7 +15,6 @@ MAX_UPLOAD = 20_000_000
 # Last result that can be requested.
 DEEPEST = 10_000
 Condition = Annotated[str, Field(max_length=MAX_TEXT)]
-Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Query(BaseModel):
@@ -32,7 +31,6 @@ class Query(BaseModel):
     inference: str | None = None
     to: Literal["images", "captions"] | None = None
     where: tuple[Condition, ...] = ()
-    group: Share | None = None
 
     @model_validator(mode="after")
     def _has_one_subject(self) -> Self:
