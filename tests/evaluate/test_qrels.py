@@ -2,14 +2,17 @@
 
 import importlib.util
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.evaluate.files import sample, write
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate import qrels
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.files import Book
 
 there = importlib.util.find_spec("eccv_caption")
@@ -65,6 +68,15 @@ def pairs(path) -> tuple[set, set]:
 def test_text_with_a_header_or_trec_lines(tmp_path, text):
     (tmp_path / "q.txt").write_text(text, encoding="utf-8", newline="")
     assert pairs(tmp_path / "q.txt") == (PAIRS, PAIRS)
+
+
+def test_lines_that_name_the_image_first_are_refused(tmp_path):
+    vectors = sample()
+    rows = zip(vectors.owners, vectors.caption_ids, strict=True)
+    (tmp_path / "q.txt").write_text("".join(f"{image} 0 {caption} 1\n" for image, caption in rows))
+    files = replace(write(vectors, tmp_path), qrels=str(tmp_path / "q.txt"))
+    with pytest.raises(InputError, match="none of its image_ids is in the files"):
+        files.ranked(["nns"], EvaluateParams())
 
 
 def test_parquet(tmp_path):

@@ -1,15 +1,12 @@
 """pairs: every form read back, with the pairs of a noise, and what no form can hold."""
 
-import io
-import tarfile
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from tests.command_line import caller, failure
-from tests.prepare._data import ODD_CAPTIONS, karpathy, picture, pictures
+from tests.prepare._data import ODD_CAPTIONS, karpathy, pictures
 from tests.toy_project import PARAMS, write_decisions, write_params
 from vse_pipe.artifacts import captions, images, names
 from vse_pipe.inject.stage import inject
@@ -96,20 +93,13 @@ def test_the_pairs_of_a_noise_are_those_that_training_sees(call, to, out):
     pd.testing.assert_frame_equal(back[1], expected)
 
 
-def test_text_ids_come_back_and_are_uids(call):
+def test_text_ids_come_back(call):
     pictures(Path("c"), ["a.png", "b.png"])
-    uids = ["f" * 32, "0123456789abcdef" * 2]
-    Path("c/t.csv").write_text(f"image,caption,image_id,caption_id\na.png,x,{uids[0]},one\nb.png,y,{uids[1]},two\n")
+    Path("c/t.csv").write_text("image,caption,image_id,caption_id\na.png,x,f0,one\nb.png,y,012e,two\n")
     _params(format="csv", source="c/t.csv")
     prepare(_loaded(), "back")
     before = _tables("back"), names.read(paths.prepared("back")).table
     assert call("--dataset", "back", "--to", "csv", "--out", "c/again.csv")[0] == 0
-    assert call("--dataset", "back", "--to", "uids", "--out", "uids.txt")[0] == 0
-    assert call("--dataset", "back", "--to", "uids", "--out", "uids.npy")[0] == 0
-    assert Path("uids.txt").read_text().split() == uids
-    array = np.load("uids.npy")
-    assert array.dtype == np.dtype("u8,u8")
-    assert array.tolist() == [(0x0123456789ABCDEF, 0x0123456789ABCDEF), (2**64 - 1, 2**64 - 1)]
     _params(format="csv", source="c/again.csv")
     prepare(_loaded(), "back")
     for back, mine in zip(_tables("back"), before[0], strict=True):
@@ -117,42 +107,7 @@ def test_text_ids_come_back_and_are_uids(call):
     assert names.read(paths.prepared("back")).table.equals(before[1])
 
 
-def _shard(path: Path, keys: list[str]) -> None:
-    path.parent.mkdir(exist_ok=True)
-    with tarfile.open(path, "w") as file:
-        for number, key in enumerate(keys):
-            for name, content in ((f"{key}.png", picture(number)), (f"{key}.txt", b"a caption")):
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                file.addfile(member, io.BytesIO(content))
-
-
-def test_keys_are_those_of_webdataset_and_uids_where_there_are_no_names(call):
-    _shard(Path("w/train-0.tar"), ["a/001", "a/002"])
-    _shard(Path("w/train-1.tar"), ["003"])
-    _params(format="webdataset", source="w", train="train-*.tar", val=0.0, test=0.0)
-    prepare(_loaded(), "back")
-    for to in ("keys", "uids"):
-        assert call("--dataset", "back", "--to", to, "--out", f"{to}.txt", "--split", "train")[0] == 0
-        assert Path(f"{to}.txt").read_text().split() == ["a/001", "a/002", "003"]
-    _shard(Path("w/train-2.tar"), ["003"])
-    prepare(_loaded(), "back")
-    message = "1 keys stand in several shards, the first is '003'"
-    assert message in failure(call, 3, "--dataset", "back", "--to", "keys", "--out", "more.txt")
-
-
-@pytest.mark.parametrize(
-    ("options", "status", "message"),
-    [
-        (
-            ("--to", "csv", "--out", "x", "--noise", "clean"),
-            2,
-            "data set 'mine' has no noise 'clean'; did you mean 'cleaned'",
-        ),
-        (("--to", "keys", "--out", "x"), 3, "--to keys: 'ü b/0.png' is no member of a tar shard; take --to uids"),
-        (("--to", "uids", "--out", "x.npy"), 3, "'ü b/0.png' has not the 32 hexadecimal digits of DataComp"),
-    ],
-)
-def test_what_cannot_be_written_is_one_line(call, options, status, message):
-    assert message in failure(call, status, "--dataset", "mine", *options)
+def test_an_unknown_noise_is_one_line_and_nothing_is_written(call):
+    told = failure(call, 2, "--dataset", "mine", "--to", "csv", "--out", "x", "--noise", "clean")
+    assert "data set 'mine' 'clean'" in told
     assert not Path("x").exists()

@@ -86,8 +86,8 @@ def export(
 
 def pairs(
     dataset: Annotated[str, _help.option("a name under datasets:; it must be prepared", "datasets")],
-    to: Annotated[str, _help.choice("the form", "csv", "karpathy", "keys", "uids")],
-    out: Annotated[Path, Option(help="the file to write; with --to uids, x.npy is DataComp's array")],
+    to: Annotated[str, _help.choice("the form", "csv", "karpathy")],
+    out: Annotated[Path, Option(help="the file to write")],
     noise: Annotated[str | None, _help.option("whose pairs to write (default: as prepared)", "noises")] = None,
     split: Annotated[str | None, Option(help="train, val or test (default: all)")] = None,
     as_json: AsJson = False,

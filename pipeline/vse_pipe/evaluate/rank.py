@@ -12,7 +12,7 @@ import torch
 from vse_pipe.artifacts import evaluation
 from vse_pipe.core import console, locks, memory
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.core.files import require_free, whole_folder
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate.measure import results
@@ -164,7 +164,10 @@ def _relevance(qrels: str, ranked: Vectors) -> Relevance:
     relevance = read_qrels(qrels, ranked.book)
     sides = {"image_to_text": ("image_id", ranked.images), "text_to_image": ("caption_id", ranked.captions)}
     for direction, (key, side) in sides.items():
-        if len(absent := np.setdiff1d(relevance.pairs[direction][0], side.ids)):
+        judged = np.unique(relevance.pairs[direction][0])
+        if len(absent := np.setdiff1d(judged, side.ids)):
+            if len(absent) == len(judged):
+                raise InputError(f"--qrels {qrels}: none of its {key}s is in the files; TREC lines name captions first")
             console.warn(
                 f"--qrels {qrels}: {len(absent)} {key}s are not in the files, the first is "
                 f"{ranked.book.label(key, absent[:1])}; their pairs are left out"

@@ -217,11 +217,9 @@ TWO = {**CHANGES, "transfers": {"moved": NODE}}
 
 
 def test_a_data_set_has_its_own_files_and_vectors_from_files_are_of_none(tmp_path):
-    one = {"judgements": {"mine": "j.csv"}, "groups": {"toy": "l.csv"}, "sha256": {"j.csv": "0" * 64}}
+    one = {"judgements": {"mine": "j.csv"}, "sha256": {"j.csv": "0" * 64}}
     evaluate = load_params(tmp_path, **TWO, evaluate=one).evaluate
-    assert (evaluate.for_dataset("mine").judgements, evaluate.for_dataset("mine").groups) == ("j.csv", None)
-    assert (evaluate.for_dataset("toy").judgements, evaluate.for_dataset("toy").groups) == (None, "l.csv")
-    assert load_params(tmp_path, evaluate={"groups": "l.csv"}).evaluate.for_dataset("toy").groups == "l.csv"
+    assert (evaluate.for_dataset("mine").judgements, evaluate.for_dataset("toy").judgements) == ("j.csv", None)
     with pytest.raises(ParamsError, match=r"evaluate\.judgements: names data sets, and vectors from files are of none"):
         load_measuring(["evaluate.judgements={toy: j.csv}"])
 
@@ -230,8 +228,8 @@ def test_a_data_set_has_its_own_files_and_vectors_from_files_are_of_none(tmp_pat
     ("evaluate", "message"),
     [
         ({"judgements": "j.csv"}, r"\.judgements: runs are on several data sets, toy, mine; say which .*\{toy: j"),
-        ({"groups": {"tox": "l.csv"}}, r"evaluate\.groups\.tox: unknown data set 'tox'; did you mean 'toy'"),
-        ({"sha256": {"j.csv": "0" * 64}}, r"evaluate\.sha256\.j\.csv: neither judgements nor groups name that file"),
+        ({"judgements": {"tox": "l.csv"}}, r"evaluate\.judgements\.tox: unknown data set 'tox'; did you mean 'toy'"),
+        ({"sha256": {"j.csv": "0" * 64}}, r"evaluate\.sha256\.j\.csv: judgements does not name that file"),
     ],
 )  # fmt: skip
 def test_what_is_of_no_data_set_is_refused(tmp_path, evaluate, message):
