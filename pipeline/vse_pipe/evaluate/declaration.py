@@ -5,7 +5,6 @@ from pathlib import Path
 
 from vse_pipe.artifacts import embeddings, images
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import BESIDE
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES
 from vse_pipe.project.sources import SourceFiles
@@ -20,9 +19,9 @@ def _inputs(params: Params, name: str) -> list[Path]:
 
 
 def _reads(params: Params, name: str) -> list[SourceFiles]:
-    """Judgements and groups of the data set, and the vectors of a bank in another folder."""
+    """Judgements of the data set, and the vectors of a bank in another folder."""
     node = params.evaluate.for_dataset(params.dataset(name))
-    files = [SourceFiles(Path(path)) for key in BESIDE if isinstance(path := getattr(node, key), str)]
+    files = [SourceFiles(Path(node.judgements))] if isinstance(node.judgements, str) else []
     bank = [] if node.bank in images.DESCRIBED else [Path(node.bank)]
     return [*files, *(SourceFiles(folder, patterns=(embeddings.IMAGES, embeddings.CAPTIONS)) for folder in bank)]
 

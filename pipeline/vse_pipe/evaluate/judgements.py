@@ -60,47 +60,31 @@ def dataset_names(folder: Path) -> tuple[pd.Series, pd.Series]:
 
 
 def read_judgements(params: EvaluateParams, images: pd.Series, captions: pd.Series) -> Graded | None:
-    """The content of ``params.judgements``, or None. Rows with unknown images or captions are left
-    out with a warning. Raises InputError as ``read_pairs`` does, and when no row is left."""
-    path = pinned(params, params.judgements)
-    if path is None:
+    """The content of ``params.judgements``, of one data set, or None. Rows with unknown images or
+    captions are left out with a warning. Raises InputError as ``read_pairs`` does, and when no row
+    is left, IntegrityError for another digest than in ``params.sha256``."""
+    if params.judgements is None:
         return None
+    path = Path(str(params.judgements))
+    if digest := params.sha256.get(str(params.judgements)):
+        weights.check(files.existing(path), digest)
     with memory.limit(params.memory, "evaluate.memory"):
-        return _graded(path, params.correct_above, images, captions)
-
-
-def pinned(params: EvaluateParams, file: str | dict[str, str] | None) -> Path | None:
-    """The path. Raises IntegrityError for another digest than in ``params.sha256``."""
-    if file is None:
-        return None
-    assert isinstance(file, str), "evaluate has taken that of its data set"
-    if digest := params.sha256.get(file):
-        weights.check(files.existing(Path(file)), digest)
-    return Path(file)
-
-
-def _graded(path: Path, above: float, images: pd.Series, captions: pd.Series) -> Graded:
-    table = read_pairs(path, "grade")
+        table = read_pairs(path, "grade")
     if "grade" not in table:
         raise InputError(f"{path}: column 'grade' is missing")
     grades = numbers(path, table, "grade")
     if (grades < 0).any():
         raise InputError(f"{path}: row {np.flatnonzero(grades < 0)[0] + 1}: a grade below 0")
-    (image_ids, caption_ids), present = _ids(path, table, dict(zip(PAIR, (images, captions), strict=True)))
-    return Graded(image_ids, caption_ids, grades[present], above)
-
-
-def _ids(path: Path, table: pd.DataFrame, sides: dict[str, pd.Series]) -> tuple[list[np.ndarray], np.ndarray]:
-    """The ids in each column, and the rows that they are of: those with known names alone."""
-    ids = {key: find(names, table[key]) for key, names in sides.items()}
-    for key, numbers_of in ids.items():
-        absent = table[key][numbers_of == NOWHERE].unique()
-        if len(absent):
+    image_ids, caption_ids = ids = [
+        find(names, table[key]) for key, names in zip(PAIR, (images, captions), strict=True)
+    ]
+    for key, numbered in zip(PAIR, ids, strict=True):
+        if len(absent := table[key][numbered == NOWHERE].unique()):
             warn(f"{path}: {len(absent)} of {table[key].nunique()} {key}s are not there, the first is {absent[0]}")
-    present = np.logical_and.reduce([column != NOWHERE for column in ids.values()])
+    present = (image_ids != NOWHERE) & (caption_ids != NOWHERE)
     if not present.any():
         raise InputError(f"{path}: none of its {len(table)} rows is of images and captions that are there")
-    return [column[present] for column in ids.values()], present
+    return Graded(image_ids[present], caption_ids[present], grades[present], params.correct_above)
 
 
 def measure_judgements(

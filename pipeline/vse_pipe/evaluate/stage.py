@@ -110,9 +110,9 @@ def _settings_digest(params: Params, run: str) -> str:
     """Settings of all criteria: the section evaluate and its files, the ensemble and the seed."""
     node = params.ensembles.get(run)
     settings = params.evaluate.model_dump(mode="json", exclude={"memory"})
-    beside = params.evaluate.for_dataset(params.dataset(run)).files
-    files = {file: sha256(Path(file)) for file in sorted(beside) if Path(file).is_file()}
-    content = {"evaluate": settings, "files": files, "ensemble": node and node.entry, "seed": params.seed}
+    file = params.evaluate.for_dataset(params.dataset(run)).judgements
+    judgements = sha256(Path(file)) if isinstance(file, str) and Path(file).is_file() else None
+    content = {"evaluate": settings, "judgements": judgements, "ensemble": node and node.entry, "seed": params.seed}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

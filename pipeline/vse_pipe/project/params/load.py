@@ -50,7 +50,7 @@ def load_measuring(overrides: list[str]) -> tuple[schema.EvaluateParams, dict[st
     ParamsError with every problem."""
     root = validated(schema.Measuring, with_overrides({}, overrides, "the command line"), "--set")
     text = "names data sets, and vectors from files are of none; give the file alone"
-    named = [(("evaluate", key), text) for key in root.evaluate.by_dataset]
+    named = [(("evaluate", "judgements"), text)] if root.evaluate.by_dataset else []
     _require("--set", [*named, *relations.unnamed(root.evaluate)])
     options = {name: INFERENCES.read(name, values) for name, values in root.inference.items()}
     return root.evaluate, options, root.seed

@@ -33,9 +33,8 @@ def references(root: Root) -> Iterator[Problem]:
             yield place, f"noise '{name}' has several draws; audit one of them by `vse-pipe audit --noise`"
         elif noise.dataset != dataset:
             yield place, f"noise '{name}' is of data set '{noise.dataset}', not of '{dataset}'"
-    for key, files in root.evaluate.by_dataset.items():
-        for name in set(files) - set(root.datasets):
-            yield ("evaluate", key, name), unknown("data set", name, root.datasets)
+    for name in root.evaluate.by_dataset.keys() - root.datasets:
+        yield ("evaluate", "judgements", name), unknown("data set", name, root.datasets)
 
 
 def _links(node: BaseModel, place: tuple) -> Iterator[tuple[tuple, Any, EntryName, str]]:
@@ -118,8 +117,8 @@ def _one_dataset(root: Root, place: tuple[str, ...], runs: tuple[str, ...]) -> I
 
 
 def unnamed(evaluate: EvaluateParams) -> Iterator[Problem]:
-    """Digests of files that no other key names."""
-    for path in evaluate.sha256.keys() - evaluate.files:
+    """Digests of files that are no judgements."""
+    for path in evaluate.sha256.keys() - set(evaluate.by_dataset.values() or [evaluate.judgements]):
         yield ("evaluate", "sha256", path), "judgements does not name that file"
 
 

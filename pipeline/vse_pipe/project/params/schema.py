@@ -151,10 +151,6 @@ class TransferNode(Strict):
     """data set whose split ``evaluate.bank`` train or val means; null: this one"""
 
 
-# Files about a data set beside its captions.
-BESIDE = ("judgements",)
-
-
 class EvaluateParams(Strict):
     """evaluate: the protocol every run is measured under."""
 
@@ -189,19 +185,14 @@ class EvaluateParams(Strict):
     """of the bootstrap behind the 95% intervals; 0 leaves them out"""
 
     @property
-    def by_dataset(self) -> dict[str, dict[str, str]]:
-        """The keys in ``BESIDE`` with a file for each data set."""
-        return {key: value for key in BESIDE if isinstance(value := getattr(self, key), dict)}
-
-    @property
-    def files(self) -> set[str]:
-        """The files of the keys in ``BESIDE``."""
-        settings = [getattr(self, key) for key in BESIDE]
-        return {file for value in settings for file in (value.values() if isinstance(value, dict) else [value]) if file}
+    def by_dataset(self) -> dict[str, str]:
+        """The files of judgements by data set, where they name data sets."""
+        return self.judgements if isinstance(self.judgements, dict) else {}
 
     def for_dataset(self, dataset: str) -> Self:
-        """The options with the files of one data set."""
-        return self.model_copy(update={key: files.get(dataset) for key, files in self.by_dataset.items()})
+        """The options with the judgements of one data set."""
+        files = self.by_dataset
+        return self.model_copy(update={"judgements": files.get(dataset)}) if files else self
 
 
 class EmbedParams(Strict):

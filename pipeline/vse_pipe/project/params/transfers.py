@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from vse_pipe.core.strict import Problem
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import BESIDE, TransferNode
+from vse_pipe.project.params.schema import TransferNode
 from vse_pipe.project.params.typed import Params
 
 Groups = dict[str, tuple[str, ...]]
@@ -42,12 +42,11 @@ def problems(params: Params) -> Iterator[Problem]:
         if objection := _objection(params, node):
             yield (*place, "features"), objection
     measured = dict.fromkeys(map(params.dataset, (*params.runs, *params.transfers)))
-    for key in BESIDE:
-        setting = getattr(params.evaluate, key)
-        if isinstance(setting, str) and len(measured) > 1:
-            example = f"{{{next(iter(measured))}: {setting}}}"
-            text = f"runs are on several data sets, {', '.join(measured)}; say which the file is of, as {example}"
-            yield ("evaluate", key), text
+    file = params.evaluate.judgements
+    if isinstance(file, str) and len(measured) > 1:
+        example = f"{{{next(iter(measured))}: {file}}}"
+        text = f"runs are on several data sets, {', '.join(measured)}; say which the file is of, as {example}"
+        yield ("evaluate", "judgements"), text
 
 
 def _objection(params: Params, node: TransferNode) -> str | None:
