@@ -20,12 +20,6 @@ def repeated_caption(path: Path, length: int = 2**20, rows: int = 5000) -> Path:
     return captioned(path, _repeated(pa.array(["a" * length]), rows))
 
 
-def repeated_captions_in_lists(path: Path, length: int = 2**20, rows: int = 5000) -> Path:
-    """The same, all of them captions of one picture."""
-    codes = _repeated(pa.array(["a" * length]), rows)
-    return captioned(path, pa.ListArray.from_arrays(pa.array([0, rows], pa.int32()), codes))
-
-
 def shared_beginnings(path: Path, length: int = 2**20, rows: int = 5000) -> Path:
     """Each caption is the one before it, and nothing more."""
     kind = {"caption": "DELTA_BYTE_ARRAY", "image": "PLAIN"}

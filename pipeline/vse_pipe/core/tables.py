@@ -1,8 +1,7 @@
 """Parquet files, our own and those of users, and what every Parquet artefact shares.
 
 pyarrow compares the checksums of pages and limits what a footer may hold. A small file may be large
-in memory, as when a million rows name one long text of a dictionary: what its footer says is
-refused before anything is decoded, and rows that take much memory are read a few at a time. An
+in memory: rows that take much are read a few at a time, and refused before they fill the memory. An
 error of pyarrow on a damaged file becomes one line with the file's name. Never call
 ``metadata.row_group(i).column(j)``: on a damaged footer pyarrow ends the process there.
 """
@@ -11,12 +10,10 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vse_pipe.core import files, memory, remote, text
@@ -146,76 +143,43 @@ def read_csv(path: Path) -> "DataFrame":
         return pd.read_csv(require(path))
 
 
-# Limits of a footer: bytes of a text, and entries of a list of columns or row groups.
+# Bytes of one text in a footer, and entries of one of its lists, of columns or row groups.
 _LONGEST_TEXT, _LONGEST_LIST = 2**26, 2**17
-# Bytes that are read at a time for callers that take a few rows, and for the first row of a column.
-_STREAMED, _PIECE = 2**26, 2**16
+# Bytes that are decoded at a time.
+_AT_ONCE = 2**24
 # Content takes no more than so many times the file's size, or than so many bytes. Vectors and
 # captions take 2 to 20 times the size.
 _UNPACKED, _SMALL = 1000, 2**26
 
 
 class Parquet:
-    """An open file. metadata, schema: pyarrow's. Opening and reading raise InputError where the
-    content takes too much memory, and ``kind`` where the file is damaged."""
+    """An open file. metadata, schema: pyarrow's. Opening and reading raise ``kind`` where the file
+    is damaged, reading InputError where the content takes too much memory."""
 
     def __init__(self, path: Path, kind: type[PipelineError] = IntegrityError) -> None:
         self.path, self._kind = path, kind
         with self.named():
-            self._file = self._opened()
+            source = remote.open_remote(path) if files.is_remote(path) else pa.OSFile(os.fsencode(path))
+            self._most = max(_SMALL, _UNPACKED * source.seek(0, os.SEEK_END))
+            self._file = pq.ParquetFile(
+                source,
+                page_checksum_verification=True,
+                thrift_string_size_limit=_LONGEST_TEXT,
+                thrift_container_size_limit=_LONGEST_LIST,
+            )
             self.metadata, self.schema = self._file.metadata, self._file.schema_arrow
-            groups = range(self.metadata.num_row_groups)
-            content = sum(self.metadata.row_group(group).total_byte_size for group in groups)
-        self._require_real("its content", content)
 
     def close(self) -> None:
         self._file.close(force=True)  # pyarrow leaves open what it did not open
-
-    def _opened(self, **options: object) -> pq.ParquetFile:
-        source = remote.open_remote(self.path) if files.is_remote(self.path) else pa.OSFile(os.fsencode(self.path))
-        self._size = source.seek(0, os.SEEK_END)
-        return pq.ParquetFile(
-            source,
-            page_checksum_verification=True,
-            thrift_string_size_limit=_LONGEST_TEXT,
-            thrift_container_size_limit=_LONGEST_LIST,
-            **options,
-        )
-
-    @cached_property
-    def _undecoded(self) -> pq.ParquetFile:
-        """The same file; texts come as dictionaries, as they are stored."""
-        columns = map(self.metadata.schema.column, range(len(self.metadata.schema.names)))
-        texts = [
-            column.path
-            for column in columns
-            if column.physical_type == "BYTE_ARRAY" and column.logical_type.type != "DECIMAL"
-        ]
-        return self._opened(metadata=self.metadata, read_dictionary=texts, pre_buffer=False, buffer_size=_PIECE)
 
     def named(self) -> contextlib.AbstractContextManager[None]:
         """Raises ``kind`` for any exception within."""
         return damaged(self.path, "damaged Parquet file", self._kind)
 
-    def _require(self, columns: list[str] | None, size: int) -> None:
-        """Raises InputError unless the columns may take ``size`` bytes."""
-        content = ", ".join(columns) if columns else "its content"
-        memory.require(f"{self.path}: {content}", size)
-        self._require_real(content, size)
-
-    def _require_real(self, content: str, size: int) -> None:
-        """Raises InputError for content that no file of this size holds."""
-        if size > self._most_real:
-            raise InputError(f"{self.path}: {content} takes {size} bytes, and the file has {self._size}; write it anew")
-
-    @property
-    def _most_real(self) -> int:
-        return max(_SMALL, _UNPACKED * self._size)
-
     def read(self, columns: list[str] | None = None, groups: list[int] | None = None) -> pa.Table:
         """columns: names, or paths such as ``image.bytes``; groups: row groups; None: all."""
         tables, size = [], 0
-        for table in self.batches(columns, groups, rows=None):
+        for table in self.batches(columns, groups, ROWS):
             size += table.nbytes
             self._require(columns, size)
             tables.append(table)
@@ -223,34 +187,23 @@ class Parquet:
             return pa.concat_tables(tables) if tables else self._file.read_row_groups([], columns=columns)
 
     def batches(
-        self, columns: list[str] | None = None, groups: list[int] | None = None, rows: int | None = 1024
+        self, columns: list[str] | None = None, groups: list[int] | None = None, rows: int = 1024
     ) -> Iterator[pa.Table]:
-        """``read`` in tables of ``rows`` rows at most; None: row groups, if not too large."""
+        """``read`` in tables of ``rows`` rows at most, and of fewer where the first row of a row
+        group is large."""
         for group in range(self.metadata.num_row_groups) if groups is None else groups:
             with self.named():
-                count, row = self.metadata.row_group(group).num_rows, self._row(group, columns)
-                self._require(columns, row)
-                most = min(memory.available(), self._most_real, _STREAMED if rows else self._most_real)
-                at_once = min(rows or count, max(1, most // max(1, row)))
-                for batch in self._file.iter_batches(at_once or 1, row_groups=[group], columns=columns):
+                first = next(self._file.iter_batches(1, row_groups=[group], columns=columns), None)
+                most = min(rows, max(1, _AT_ONCE // max(1, first.nbytes if first else 0)))
+                for batch in self._file.iter_batches(most, row_groups=[group], columns=columns):
                     self._require(columns, batch.nbytes)
                     yield pa.Table.from_batches([batch])
 
-    def _row(self, group: int, columns: list[str] | None) -> int:
-        """Bytes that a row may take, each text as long as the longest in its dictionary."""
-        first = self._first(group, columns)
-        if first is None:
-            return 0
-        leaves = [leaf for column in first.columns for leaf in _leaves(column) if pa.types.is_dictionary(leaf.type)]
-        longest = [pc.max(pc.binary_length(leaf.dictionary)).as_py() or 0 for leaf in leaves]
-        texts = sum(len(leaf) * length - leaf.dictionary.nbytes for leaf, length in zip(leaves, longest, strict=True))
-        return first.nbytes + texts
-
-    def _first(self, group: int, columns: list[str] | None) -> pa.RecordBatch | None:
-        try:
-            return next(self._undecoded.iter_batches(1, row_groups=[group], columns=columns), None)
-        except OSError:  # pyarrow has no dictionaries of texts in the encodings DELTA_*
-            return next(self._file.iter_batches(1, row_groups=[group], columns=columns), None)
+    def _require(self, columns: list[str] | None, size: int) -> None:
+        content = f"{self.path}: {', '.join(columns) if columns else 'its content'}"
+        memory.require(content, size)
+        if size > self._most:
+            raise InputError(f"{content} takes {size} bytes, more than any file of this size holds; write it anew")
 
 
 def open_parquet(path: Path, kind: type[PipelineError] = IntegrityError) -> contextlib.AbstractContextManager[Parquet]:
@@ -262,12 +215,3 @@ def row_count(path: Path) -> int:
     """The number of rows by the footer. Raises as ``Parquet`` does."""
     with open_parquet(path) as file:
         return file.metadata.num_rows
-
-
-def _leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """The arrays within lists and structs."""
-    if not pa.types.is_nested(array.type):
-        yield array
-        return
-    for child in array.flatten() if pa.types.is_struct(array.type) else [array.flatten()]:
-        yield from _leaves(child)
