@@ -1,5 +1,6 @@
 """Schemes without steps: two linear maps from the moments of all training pairs."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
@@ -8,11 +9,11 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 from numpy import ndarray
-from scipy.linalg import blas
+from scipy.linalg import LinAlgError, blas
 from torch import nn
 
 from vse_pipe.core.console import track
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.train.heads import normalize
 from vse_pipe.train.scheme import Scheme, Setting
 
@@ -20,12 +21,12 @@ from vse_pipe.train.scheme import Scheme, Setting
 _BLOCK_BYTES = 2**26
 
 
-class ClosedForm(Scheme):
-    """Sets one linear layer a side, in ``start``, from ``moments``. There are no steps, so the
+class ClosedForm(Scheme, ABC):
+    """Sets one linear layer a side, in ``solve``, from ``moments``. There are no steps, so the
     run's loss is not used and history.csv has 0. Mismatched pairs of ``inject`` count as they are.
 
     name: of the scheme, for messages. Raises UsageError for encoders that are more than one linear
-    layer and unit length.
+    layer and unit length, InputError for a singular covariance.
     """
 
     name: str
@@ -35,6 +36,19 @@ class ClosedForm(Scheme):
         super().__init__(setting, params)
         self.images = _layer(setting.model.img, self.name)
         self.texts = _layer(setting.model.txt, self.name)
+
+    def start(self, epoch: int) -> None:
+        try:
+            self.solve(epoch)
+        except LinAlgError as error:
+            raise InputError(
+                f"scheme '{self.name}': a covariance of the training pairs is singular ({error}): features are "
+                "constant, or eta or strengths too small"
+            ) from error
+
+    @abstractmethod
+    def solve(self, epoch: int) -> None:
+        """Set the layers for ``epoch``, counted from 0."""
 
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
         return []

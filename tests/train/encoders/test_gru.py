@@ -12,6 +12,7 @@ from torch import nn
 
 from tests.naive import training as naive
 from tests.train.encoders.contract import check_gradients, weights_of
+from vse_pipe.train.encoders import gru
 from vse_pipe.train.encoders.gru import build_text
 from vse_pipe.train.encoders.options import TextGruOptions as Params
 from vse_pipe.train.heads import thinned
@@ -127,3 +128,11 @@ def test_autocast_rounds_the_products_only():
     assert not torch.equal(rough, exact)
     torch.testing.assert_close(rough, exact, rtol=0, atol=0.03)
     check_gradients(encoder, rough)
+
+
+def test_a_gru_that_autocast_would_make_float16_stays_float32(monkeypatch):
+    monkeypatch.setattr(gru, "_HALVED_ON", "cpu")
+    encoder, tokens = _encoder(bidirectional=True), _padded([[1, 2, 3, 4], [5, 6]])
+    exact = encoder(*tokens)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(encoder(*tokens), exact)

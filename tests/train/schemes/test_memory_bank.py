@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.naive import losses as naive
 from tests.train.losses.contract import some_vectors
 from tests.train.some import CPU, some_pairs, some_scheme
+from vse_pipe.core.errors import UsageError
 from vse_pipe.project.registry import SCHEMES
 from vse_pipe.train.matches import Incidence
 from vse_pipe.train.schemes.memory_bank import weights
@@ -45,7 +46,11 @@ def test_the_bank_is_whole_batches_encoded_without_dropout_and_follows_from_seed
     sizes = [len(module._sampled(10_000, 50, 0.05, np.random.default_rng(seed))) for seed in range(50)]
     assert 400 < np.mean(sizes) < 600
     assert len(_bank(share=1e-9)[1].chosen) == 8
-    assert sorted(_bank(share=1e-9, train={"batch_size": 2**31 - 1})[1].chosen.tolist()) == list(range(40))
+
+
+def test_a_bank_that_lies_inside_every_batch_is_refused():
+    with pytest.raises(UsageError, match="lower train.batch_size"):
+        _bank(train={"batch_size": 40})
 
 
 def test_a_bank_of_everything_weighs_like_eq_6_on_all_scores_and_its_memory_is_said(capsys):

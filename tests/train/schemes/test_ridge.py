@@ -9,7 +9,7 @@ from tests.naive import training as naive
 from tests.toy_project import PARAMS, load_params, write_prepared, write_word_vectors
 from tests.train.schemes.test_cca import sides_of_train
 from vse_pipe.artifacts import captions, embeddings, images, model_files
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
@@ -82,3 +82,11 @@ def test_every_strength_gives_another_map_and_its_unit_follows_the_features():
 def test_another_width_or_number_of_epochs_is_refused_with_the_right_one(project, changes, message):
     with pytest.raises(UsageError, match=message):
         train(_params("images", **changes), "ridge", "cpu")
+
+
+def test_constant_texts_are_refused_as_input(project):
+    with np.load("words.npz") as words:
+        np.savez("words.npz", **{name: np.ones_like(words[name]) if words[name].dtype.kind == "f" else words[name] for name in words})
+    extract_texts(_params("images"), "means")
+    with pytest.raises(InputError, match="singular"):
+        train(_params("images"), "ridge", "cpu")

@@ -1,5 +1,6 @@
 """Word embeddings and a GRU; a caption's vector is the last state or a pooling of all."""
 
+import contextlib
 import math
 
 import torch
@@ -10,6 +11,9 @@ from torch.nn.utils.rnn import PackedSequence
 from vse_pipe.core.devices import sent
 from vse_pipe.train.encoders.options import TextGruOptions as Params
 from vse_pipe.train.heads import GPO, l2norm_eps, linear, packed, padded, thinned, unit
+
+# Where autocast makes a GRU float16, whatever its own type is; losses are not scaled for that.
+_HALVED_ON = "cuda"
 
 
 class GRUTextEncoder(nn.Module):
@@ -79,7 +83,8 @@ class GRUTextEncoder(nn.Module):
             order = (~mask).to(torch.int8).argsort(dim=1, stable=True)
             tokens, lengths = tokens.gather(1, sent(order, tokens.device)), mask.sum(dim=1)
         ids = packed(tokens, lengths)
-        states, final = self.rnn(_with_data(ids, self.dropout(self.embed(ids.data))))
+        with _kept_whole(tokens.device):
+            states, final = self.rnn(_with_data(ids, self.dropout(self.embed(ids.data))))
         if not self.params.bidirectional:
             return states, final[-1], lengths
         both = states.data.unflatten(-1, (2, -1)).mean(dim=-2)
@@ -94,6 +99,12 @@ class GRUTextEncoder(nn.Module):
         if self.gpo is not None:
             return self.gpo(rows, torch.arange(rows.shape[1]) < lengths[:, None])
         return rows.sum(dim=1) / sent(lengths, rows.device)[:, None]
+
+
+def _kept_whole(device: torch.device) -> contextlib.AbstractContextManager:
+    if device.type == _HALVED_ON:
+        return torch.autocast(device.type, enabled=False)
+    return contextlib.nullcontext()
 
 
 def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:

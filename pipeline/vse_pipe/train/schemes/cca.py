@@ -4,10 +4,10 @@
 import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
-from scipy.linalg import LinAlgError, cholesky, eigvalsh, solve_triangular, svd
+from scipy.linalg import cholesky, eigvalsh, solve_triangular, svd
 
 from vse_pipe.core.console import say
-from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.errors import UsageError
 from vse_pipe.train.closed_form import ClosedForm
 from vse_pipe.train.scheme import Setting
 from vse_pipe.train.schemes.options import CcaOptions as Params
@@ -30,7 +30,7 @@ class Cca(ClosedForm):
                 f"train.embed_size to at most that, not {setting.train.embed_size}"
             )
 
-    def start(self, epoch: int) -> None:
+    def solve(self, epoch: int) -> None:
         if epoch:
             return
         mean, covariance = self.moments
@@ -53,19 +53,14 @@ def canonical(
 
     Source: Klein et al., CVPR 2015, as in the code of Plummer et al. (pl-clc,
     external/hglmm_fv/cca), which solves the eigenproblem of one side instead; scaling by r follows
-    Gong et al. (IJCV 2014). Raises InputError for a covariance that is singular in spite of eta and
+    Gong et al. (IJCV 2014). Raises LinAlgError for a covariance that is singular in spite of eta and
     floor.
     """
     sides = covariance[:images, :images], covariance[images:, images:]
-    try:
-        factors = [_factor(side, eta) for side in sides]
-        whitened = solve_triangular(factors[1], covariance[images:, :images], lower=True)
-        whitened = solve_triangular(factors[0], whitened.T, lower=True)
-        left, r, right = svd(whitened, full_matrices=False)
-    except LinAlgError as error:
-        raise InputError(
-            f"cca: a covariance of the training pairs is singular ({error}); raise scheme.cca.eta"
-        ) from error
+    factors = [_factor(side, eta) for side in sides]
+    whitened = solve_triangular(factors[1], covariance[images:, :images], lower=True)
+    whitened = solve_triangular(factors[0], whitened.T, lower=True)
+    left, r, right = svd(whitened, full_matrices=False)
     image_map, text_map = (
         r[:size, None] * solve_triangular(factor, directions[:, :size], lower=True, trans="T").T
         for factor, directions in zip(factors, (left, right.T), strict=True)

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from vse_pipe.core.console import say
 from vse_pipe.core.devices import sent
+from vse_pipe.core.errors import UsageError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import model
 from vse_pipe.train.data import Batch
-from vse_pipe.train.scheme import Scheme
+from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import MemoryBankOptions as Params
 from vse_pipe.train.scored import Scored
 
@@ -29,6 +30,14 @@ class MemoryBank(Scheme):
     """
 
     images: Tensor | None = None
+
+    def __init__(self, setting: Setting, params: Params) -> None:
+        super().__init__(setting, params)
+        if setting.train.batch_size >= len(setting.pairs):
+            raise UsageError(
+                f"scheme 'memory_bank': a batch of {setting.train.batch_size} holds all {len(setting.pairs)} training "
+                "pairs and the bank; lower train.batch_size"
+            )
 
     def start(self, epoch: int) -> None:
         self.images = None
@@ -66,7 +75,6 @@ class MemoryBank(Scheme):
 
 def _sampled(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -> np.ndarray:
     order = rng.permutation(pairs)
-    batch_size = min(batch_size, pairs)
     batches = -(-pairs // batch_size)
     chosen = rng.random(batches) < share
     if not chosen.any():

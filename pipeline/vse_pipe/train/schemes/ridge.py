@@ -35,7 +35,7 @@ class Ridge(ClosedForm):
                     f"of its strengths an epoch: set train.{key} {value}, not {actual}"
                 )
 
-    def start(self, epoch: int) -> None:
+    def solve(self, epoch: int) -> None:
         mean, covariance = self.moments
         strength, is_image = self.params.strengths[epoch], self.params.predicts == "images"
         weight = ridge_map(covariance, self.images.in_features, strength, is_image)
