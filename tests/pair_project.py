@@ -127,7 +127,7 @@ def loaded(model: Path, runs: dict | None = None, **changes: object) -> Params:
     return load(paths.PARAMS)
 
 
-def built(kind: str = "clip", layers: int = 1) -> extract_pair.Pair:
+def built(kind: str = "clip") -> extract_pair.Pair:
     """A pair of MODELS with weights that spread its vectors, or one of open_clip by its name with those it is born with."""
     if kind not in MODELS:
         return extract_pair.load(
@@ -135,7 +135,7 @@ def built(kind: str = "clip", layers: int = 1) -> extract_pair.Pair:
         )
     content = copy.deepcopy(MODELS[kind])
     for side in ("vision_cfg", "text_cfg"):
-        content["model_cfg"][side]["layers"] = layers
+        content["model_cfg"][side]["layers"] = 1
     model = extract_pair.built(content, kind, 0)
     generator = torch.Generator().manual_seed(0)
     for weight in model.parameters():

@@ -138,7 +138,6 @@ def hub(
     centrality: float,
     uniform: float,
     beta: float,
-    iterations: int,
     same: Cells | None = None,
 ) -> Vector:
     """InfoNCE weighed by centrality, and the cross entropies from a plan whose rows and columns were scaled in turn."""
@@ -146,7 +145,7 @@ def hub(
     same = same or diagonal(n)
     counted = [[i == t or not same[i][t] for t in range(n)] for i in range(n)]
     plan = [[math.exp(scores[i][t] / tau) if counted[i][t] else 0.0 for t in range(n)] for i in range(n)]
-    for _ in range(iterations):
+    for _ in range(50):
         plan = [[value / sum(row) for value in row] for row in plan]
         sums = [sum(plan[i][t] for i in range(n)) for t in range(n)]
         plan = [[plan[i][t] / sums[t] for t in range(n)] for i in range(n)]
@@ -203,22 +202,15 @@ def _chances(scores: Matrix, tau: float, i: int, same: Cells) -> tuple[list[floa
     return [value / sum(row) for value in row], [value / sum(column) for value in column]
 
 
-def rcl(scores: Matrix, tau: float, method: str, q: float, same: Cells | None = None) -> Vector:
+def rcl(scores: Matrix, tau: float, same: Cells | None = None) -> Vector:
     """What the negatives of each pair cost by their chances, among the texts and among the images."""
     n = len(scores)
     same = same or diagonal(n)
-    cost = {
-        "log": lambda p: -math.log(1 - p + 1e-10),
-        "tan": math.tan,
-        "abs": lambda p: p,
-        "exp": lambda p: math.exp(-(1 - p)),
-        "gce": lambda p: (1 - (1 - p + 1e-10) ** q) / q,
-    }[method]
     shares = []
     for i in range(n):
         texts, images = _chances(scores, tau, i, same)
-        share = sum(cost(texts[t]) for t in range(n) if not same[i][t])
-        shares.append(share + sum(cost(images[j]) for j in range(n) if not same[j][i]))
+        share = sum(-math.log(1 - texts[t] + 1e-10) for t in range(n) if not same[i][t])
+        shares.append(share + sum(-math.log(1 - images[j] + 1e-10) for j in range(n) if not same[j][i]))
     return shares
 
 
@@ -369,16 +361,7 @@ def predicted(scores: Matrix, margin: float) -> Vector:
     return [min(max(fit / mean, 0.0), 1.0) if mean > 0 else 0.0 for fit in fits]
 
 
-def refined(clean: list[float], prediction: list[float], code: bool) -> Vector:
-    """``code``: the prediction of the first pair for all."""
-    return [w * 1.0 + (1.0 - w) * (prediction[0] if code else p) for w, p in zip(clean, prediction, strict=True)]
-
-
-def soft_margin(label: float, margin: float, shape: str) -> float:
-    if shape == "linear":
-        return margin * label
-    if shape == "sin":
-        return margin * (math.sin(math.pi * label - math.pi / 2) / 2 + 1 / 2)
+def soft_margin(label: float, margin: float) -> float:
     return margin * (math.pow(10, label) - 1) / 9
 
 

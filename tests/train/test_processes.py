@@ -50,8 +50,8 @@ WHOLE = {
 SCHEMES = {
     "memory_bank": {"loss": "hal", "options": {"share": 0.5, "k": 4}},
     "l2rm": {"loss": "max", "options": {"warm_up": 1, "mass": 0.4, "cost_lr": 0.01}},
-    "ncr": {"loss": "max", "options": {"warm_up": 1, "noisy_from": 0.0}},
-    "bicro": {"loss": "max", "options": {"warm_up": 1, "noisy_from": 0.0}},
+    "ncr": {"loss": "max", "options": {"warm_up": 1}},
+    "bicro": {"loss": "max", "options": {"warm_up": 1}},
     "crcl": {"loss": "crcl", "options": {"warm_up": 1, "restarts": [2]}},
     "decl": {"loss": "decl", "options": {"warm_up": 1}},
     "distil": {"loss": "max", "options": {}},

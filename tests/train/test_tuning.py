@@ -31,7 +31,7 @@ from vse_pipe.project.params import overlay
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Params
 from vse_pipe.report.stage import report
-from vse_pipe.train import restore, wise
+from vse_pipe.train import restore
 from vse_pipe.train.stage import train
 from vse_pipe.train.trained import Trained
 
@@ -80,9 +80,8 @@ def _here(folder):
 @pytest.mark.parametrize(
     ("options", "train"),
     [
-        ({"lr": 1e-3}, {}),
-        ({**LORA, "wise": True}, {"chunk": 3, "average": 0.9}),
-        ({"tune": "last", "blocks": 1}, {"precision": "bfloat16"}),
+        ({"lr": 1e-3}, {"precision": "bfloat16"}),
+        (LORA, {"chunk": 3, "average": 0.9}),
     ],
 )
 def test_a_killed_run_goes_on_and_ends_bit_equal(options, train):
@@ -156,35 +155,6 @@ def test_one_side_alone_trains_over_the_fixed_vectors_of_the_other():
     assert not Path("packed").exists()
 
 
-def test_the_share_that_validates_best_is_kept_and_both_ends_are_told(monkeypatch):
-    """The oracle: rsum of each interpolated state dict, from models that were built anew."""
-    params = _prepared(_loaded({"plain": _run(lr=3e-2), "mixed": _run(lr=3e-2, wise=True), "zero": ZERO}))
-    for run in ("plain", "mixed"):
-        train(params, run, "cpu")
-    told = model_files.read_config(paths.trained("mixed"))["wise"]
-    assert list(told["val_rsum"]) == ["0", *(f"0.{tenth}" for tenth in range(1, 10)), "1"]
-    best = max(told["val_rsum"].values())
-    assert told["share"] == min(float(share) for share, value in told["val_rsum"].items() if value == best)
-    plain, mixed = (load_file(paths.trained(run) / model_files.MODEL) for run in ("plain", "mixed"))
-    first = load_file(Path("models/clip") / pairs.WEIGHTS)
-    for side, start in (("img", "img.network.net.model."), ("txt", "txt.network.model.")):
-        for name, value in mixed.items():
-            if name.startswith(f"{side}.") and not name.endswith("logit_scale"):
-                expected = (1 - told["share"]) * first[name.removeprefix(start)] + told["share"] * plain[name]
-                torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-6)
-    assert torch.equal(mixed["loss.log_tau"], plain["loss.log_tau"])
-    assert model_files.read_config(paths.trained("mixed"))["best"]["val_rsum"] == best
-    assert told["val_rsum"]["1"] == model_files.read_config(paths.trained("plain"))["best"]["val_rsum"]
-
-
-def test_of_additions_b_alone_is_interpolated():
-    a, b, zero = torch.randn(2, 3), torch.randn(4, 2), torch.zeros(4, 2)
-    first, last = {"w.lora_a": torch.randn(2, 3), "w.lora_b": zero}, {"w.lora_a": a, "w.lora_b": b, "loss.t": a[0]}
-    mixed = wise.between(first, last, 0.3)
-    torch.testing.assert_close(mixed["w.lora_b"] @ mixed["w.lora_a"], 0.3 * b @ a)
-    assert all(torch.equal(value, last[name]) for name, value in wise.between(first, last, 1.0).items())
-
-
 @pytest.mark.acceptance
 def test_the_overlay_on_200_rendered_pictures_from_pictures_to_the_report():
     """The five commands of docs/recipes.md with a random small pair: every stage, as `dvc repro` runs them, and `pack`."""
@@ -222,10 +192,8 @@ def test_the_overlay_on_200_rendered_pictures_from_pictures_to_the_report():
     report(params)
     figures = json.loads(Path("reports/metrics.json").read_text())
     assert {"zero_shot", "probe", "lora", "full"} <= set(json.dumps(figures).replace('"', " ").split())
-    told = model_files.read_config(paths.trained("full"))["wise"]["val_rsum"]
     shared = model_files.read_config(paths.trained("lora"))["loss"]["learned"]
     assert set(shared) == {"log_tau"}
-    assert max(told.values()) >= max(told["0"], told["1"])
     pack(params, "lora", Path("packed"), None, open_clip=True)
     open_clip.create_model_and_transforms("local-dir:packed/open_clip")
     first = model_files.read_history(paths.trained("lora")).loss

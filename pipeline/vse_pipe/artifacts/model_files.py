@@ -19,8 +19,7 @@ data/audit/. config.json has
 - ``best``: ``epoch`` and ``val_rsum``; ``ended``: ``epoch``, ``by`` (``epochs`` or ``patience``),
   ``converged``, ``stuck`` (why the run does not move);
 - ``backbone``: the network of a model that reads pixels, or of a pretrained pair that trains;
-  ``wise``: the share of its trained weights that was kept, and val rsum by share; ``origin``: the
-  names of a model that was not trained here.
+  ``origin``: the names of a model that was not trained here.
 """
 
 from dataclasses import dataclass

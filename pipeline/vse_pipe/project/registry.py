@@ -105,10 +105,9 @@ class SimilarityTraits(Traits):
 @dataclass(frozen=True)
 class TextEncoderTraits(Traits):
     """reads: token ids, a vector a caption or a vector a token; words: it also gives a vector for
-    each word; vectors: its table of words ``embed`` can start from a file (options ``vectors``,
-    ``words`` and ``freeze_vectors``); learns: it has weights; backbones: its network is a side of
-    the one behind the run's features, which these backbones have; methods: text features that it
-    reads, None for all of its kind."""
+    each word; vectors: its table of words ``embed`` can start from a file (option ``vectors``);
+    learns: it has weights; backbones: its network is a side of the one behind the run's features,
+    which these backbones have; methods: text features that it reads, None for all of its kind."""
 
     backbones: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None

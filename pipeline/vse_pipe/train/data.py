@@ -97,10 +97,6 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
-    def lengths(self) -> np.ndarray:
-        return text_lengths(self.texts, self.places)
-
     def matches(self, pairs: np.ndarray) -> Matches | None:
         """Matches of the batch of these pairs; None where each text has one image, ``owners``."""
         return None if self.incidence is None else self.incidence.matches(pairs)

@@ -1,7 +1,6 @@
 """Two networks that teach each other: after a warm-up each is trained on how the other divides the
 pairs."""
 
-import math
 from abc import ABC, abstractmethod
 from typing import Any, Literal
 
@@ -20,7 +19,6 @@ from vse_pipe.train.mixture import SMALLEST_BATCH, Division, LossMixture, trust_
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.optimise import optimizer_for
 from vse_pipe.train.scheme import Scheme, Setting, set_rates
-from vse_pipe.train.schemes.options import Shape, Variant
 from vse_pipe.train.scored import LossTerms, Scored, largest
 
 Part = Literal["warm_up", "labelled", "unlabelled"]
@@ -51,7 +49,6 @@ class TwoNetworks(Scheme, ABC):
         self._plan: list[tuple[int, Part]] = []
         self._first = self._step = self._place = 0
         self._margins: Tensor | None = None
-        self._shape: Shape = getattr(params, "soft_margin", "exponential")
 
     @abstractmethod
     def mixture(self, network: DualEncoder, epoch: int) -> LossMixture:
@@ -68,7 +65,7 @@ class TwoNetworks(Scheme, ABC):
 
     def soft_terms(self, scored: Scored, margins: Float[Tensor, " pairs"]) -> LossTerms:
         """The loss of a batch whose pairs have these margins."""
-        return LossTerms(soft_triplets(scored, margins, self.params.variant), "sum")
+        return LossTerms(soft_triplets(scored, margins), "sum")
 
     @property
     def models(self) -> tuple[DualEncoder, ...]:
@@ -109,7 +106,7 @@ class TwoNetworks(Scheme, ABC):
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
         params, self._step = self.params, 0
         after = self.setting.train.epochs - params.warm_up
-        noisy = epoch - params.warm_up >= int(after * params.noisy_from)
+        noisy = epoch - params.warm_up >= after // 2
         passes: list[list[tuple[np.ndarray, Part]]] = []
         for place, teacher in enumerate(self.teachers):
             rng = generator(self.setting.seed, self.name, place, epoch)
@@ -127,7 +124,7 @@ class TwoNetworks(Scheme, ABC):
         self._step, self._margins = self._step + 1, None
         if part != "warm_up":
             labels = self.labels(self._place, part, batch)
-            self._margins = soft_margins(labels, self.params.margin, self._shape)
+            self._margins = soft_margins(labels, self.params.margin)
         return batch
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
@@ -180,23 +177,18 @@ def _cut(pairs: ndarray, size: int, rng: np.random.Generator) -> list[ndarray]:
     return [part for part in parts if len(part) >= SMALLEST_BATCH]
 
 
-def soft_margins(labels: Float[Tensor, " pairs"], margin: float, shape: Shape) -> Float[Tensor, " pairs"]:
-    """0 for a label of 0, ``margin`` for one of 1. ``exponential``: ``m (10^y - 1) / 9``;
-    ``linear``: ``m y``; ``sin``: ``m (sin(pi y - pi / 2) / 2 + 1 / 2)``."""
-    if shape == "linear":
-        return margin * labels
-    if shape == "sin":
-        return margin * (torch.sin(math.pi * labels - math.pi / 2) / 2 + 0.5)
+def soft_margins(labels: Float[Tensor, " pairs"], margin: float) -> Float[Tensor, " pairs"]:
+    """``m (10^y - 1) / 9``: 0 for a label of 0, ``margin`` for one of 1."""
     return margin * (10**labels - 1) / 9
 
 
-def soft_triplets(batch: Scored, margins: Float[Tensor, " pairs"], variant: Variant) -> Float[Tensor, " pairs"]:
+def soft_triplets(batch: Scored, margins: Float[Tensor, " pairs"], is_code: bool = False) -> Float[Tensor, " pairs"]:
     """``max_t [m_i - S_ii + S_it]+ + max_j [m_i - S_ii + S_ji]+`` of each pair i.
 
-    In the authors' ``code`` a negative image j of caption i has the margin m_j of pair j.
+    is_code: a negative image j of caption i has the margin m_j of pair j, as in BiCro's code.
     """
     positives = batch.scores.diagonal()
-    image_margins = margins if variant == "paper" else margins[:, None]
+    image_margins = margins[:, None] if is_code else margins
     texts = margins[:, None] - positives[:, None] + batch.scores
     images = image_margins - positives[None, :] + batch.scores
     texts, images = (side.clamp_min(0).masked_fill(batch.same, 0) for side in (texts, images))

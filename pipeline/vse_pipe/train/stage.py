@@ -27,7 +27,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import LOSSES, SAMPLERS, SCHEMES
-from vse_pipe.train import checkpoint, inputs, loop, optimise, restore, wise
+from vse_pipe.train import checkpoint, inputs, loop, optimise, restore
 from vse_pipe.train import processes as engine_processes
 from vse_pipe.train.data import TrainTable
 from vse_pipe.train.inputs import Teacher
@@ -119,12 +119,10 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         )
     say(f"train {name}: {len(table.train_pairs)} pairs")
     progress = loop.fit(scheme, sampler, validate, building, mark, name, watch)
-    shares = wise.interpolate(node, scheme, validate, progress, name)
     if not processes.is_first():
         return
     config = _config(params, name, table, stored, progress) | {"ended": loop.ending(scheme, progress)}
     config |= {"backbone": network.described} if network else {}
-    config |= {"wise": shares} if shares else {}
     _write(building, table, progress, config)
     checkpoint.finish(building, out, mark, identities)
     paths.record_seconds(out, time.monotonic() - started)
@@ -151,8 +149,7 @@ def _sampler(node: Run, table: TrainTable) -> Callable[[int], list[np.ndarray]]:
 
     def epoch(number: int) -> list[np.ndarray]:
         rng = generator(node.seed, "order", number)
-        options = size, node.sampler.params, rng, texts
-        return batches(train_pairs.owners, train_pairs.lengths, *options)
+        return batches(train_pairs.owners, size, node.sampler.params, rng, texts)
 
     return epoch
 

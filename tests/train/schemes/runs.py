@@ -22,8 +22,8 @@ RUNS = {
     "plain": {"loss": "max"},
     "ridge": {
         **VECTORS,
-        "options": {"text": {"nonlinear": False}, "scheme": {"predicts": "texts", "strengths": [0.1, 1.0]}},
-        "train": {"epochs": 2, "embed_size": 8},
+        "options": {"text": {"nonlinear": False}, "scheme": {"strengths": [0.1, 1.0]}},
+        "train": {"epochs": 2, "embed_size": 10},
     },
 }
 # distil needs a teacher, hard_negatives regions, zero_shot a pretrained pair.

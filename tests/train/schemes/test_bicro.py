@@ -43,7 +43,7 @@ def _loss(scheme, batch) -> tuple[list, list]:
 def _triplets(scores: list, labels: list, margin: float, code: bool) -> list[float]:
     """In the authors' code a negative text comes with the margin of its own pair."""
     n, found = len(scores), []
-    margins = [naive.soft_margin(label, margin, "exponential") for label in labels]
+    margins = [naive.soft_margin(label, margin) for label in labels]
     for i in range(n):
         texts = [max(0.0, margins[t if code else i] - scores[i][i] + scores[i][t]) for t in range(n) if t != i]
         images = [max(0.0, margins[i] - scores[i][i] + scores[j][i]) for j in range(n) if j != i]

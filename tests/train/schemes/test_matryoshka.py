@@ -7,32 +7,29 @@ from torch.nn.functional import normalize
 
 from tests.train.some import CPU, some_pairs, some_scheme
 from vse_pipe.core.errors import UsageError
-from vse_pipe.project.registry import LOSSES, SCHEMES
+from vse_pipe.project.registry import LOSSES
 from vse_pipe.train.scored import Scored
 
 
 @pytest.mark.parametrize("loss", LOSSES.names())
-def test_it_is_the_weighted_sum_of_every_loss_at_each_width(loss):
+def test_it_is_the_sum_of_every_loss_at_each_width(loss):
     pairs = some_pairs()
-    scheme = some_scheme(pairs, loss, "matryoshka", dims=[2, 5], weights=[0.5, 3.0])
+    scheme = some_scheme(pairs, loss, "matryoshka", dims=[2, 5])
     batch = pairs.batch(np.array([3, 20, 7, 11, 0]))
     images, texts = (side.detach().requires_grad_() for side in scheme.model.encode(batch, CPU))
     found = scheme.terms(images, texts, batch)
     expected = 0
-    for width, weight in ((2, 0.5), (5, 3.0), (8, 1.0)):
+    for width in (2, 5, 8):
         one, other = (side if width == 8 else normalize(side[:, :width], dim=1) for side in (images, texts))
         scored = Scored.from_scores(one @ other.T, batch.owners, images=one, texts=other)
-        expected = expected + weight * scheme.setting.loss(scored).per_pair
+        expected = expected + scheme.setting.loss(scored).per_pair
     torch.testing.assert_close(found.per_pair, expected)
     slopes = [torch.autograd.grad(value.sum(), (images, texts)) for value in (found.per_pair, expected)]
     torch.testing.assert_close(*slopes)
 
 
 def test_the_full_width_always_counts_and_wider_ones_are_refused():
-    assert some_scheme(some_pairs(), name="matryoshka", dims=[8, 2], weights=[2.0, 1.0]).weights == {8: 2.0, 2: 1.0}
-    assert some_scheme(some_pairs(), name="matryoshka", dims=[4]).weights == {8: 1.0, 4: 1.0}
+    assert some_scheme(some_pairs(), name="matryoshka", dims=[8, 2]).widths == [8, 2]
+    assert some_scheme(some_pairs(), name="matryoshka", dims=[4]).widths == [8, 4]
     with pytest.raises(UsageError, match=r"dims has 16, and train\.embed_size is 8"):
         some_scheme(some_pairs(), name="matryoshka", dims=[2, 16])
-    for wrong, text in (({"dims": [2, 2]}, "twice"), ({"dims": [2], "weights": [1, 2]}, "2 weights for 1 dims")):
-        with pytest.raises(ValueError, match=text):
-            SCHEMES.options("matryoshka")(**wrong)

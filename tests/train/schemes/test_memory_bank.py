@@ -49,7 +49,7 @@ def test_the_bank_is_whole_batches_encoded_without_dropout_and_follows_from_seed
 
 
 def test_a_bank_that_lies_inside_every_batch_is_refused():
-    with pytest.raises(UsageError, match="lower train.batch_size"):
+    with pytest.raises(UsageError, match="a batch of 40 holds all 40"):
         _bank(train={"batch_size": 40})
 
 

@@ -4,7 +4,6 @@ import itertools
 from functools import partial
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,18 +14,16 @@ from tests.train.losses.contract import some_scores
 from tests.train.some import CPU
 from vse_pipe.train.mixture import Division
 from vse_pipe.train.peers import soft_margins, soft_triplets
-from vse_pipe.train.schemes.ncr import predicted, refined
+from vse_pipe.train.schemes.ncr import predicted
 from vse_pipe.train.scored import Scored
 
 ncr = partial(divided, "ncr")
-VARIANTS = pytest.mark.parametrize("variant", ["paper", "code"])
 
 
-def _per_pair(scheme, batch, labels, margin: float, shape: str, variant: str) -> tuple[torch.Tensor, torch.Tensor]:
+def _per_pair(scheme, batch, labels, margin: float) -> tuple[torch.Tensor, torch.Tensor]:
     """The scheme's loss of each pair, and that of a triplet with the margins of ``labels``."""
     images, texts = scheme.model.encode(batch, CPU)
-    margins = soft_margins(labels, margin, shape)
-    expected = soft_triplets(Scored.from_scores(images @ texts.T), margins, variant)
+    expected = soft_triplets(Scored.from_scores(images @ texts.T), soft_margins(labels, margin))
     return scheme.terms(images, texts, batch).per_pair, expected
 
 
@@ -41,14 +38,13 @@ def test_the_warm_up_is_the_mean_of_all_violations_of_both_networks():
     torch.testing.assert_close(scheme.terms(images, texts, batches[-1]).total().item(), expected)
 
 
-@VARIANTS
-def test_labels_of_clean_pairs_are_refined_by_the_network_itself(variant):
-    scheme, probability = ncr(variant=variant, soft_margin="linear", threshold=0.0), np.linspace(0.2, 1, 40)
+def test_labels_of_clean_pairs_are_refined_by_the_network_itself():
+    scheme, probability = ncr(threshold=0.0), np.linspace(0.2, 1, 40)
     scheme.teachers[0] = Division(probability, scheme.teachers[0].clean)
     batch = next(steps(scheme))
     clean = torch.from_numpy(probability[batch.pairs]).float()
-    labels = refined(clean, predicted(scored(scheme.models[0], batch), 0.2), variant)
-    torch.testing.assert_close(*_per_pair(scheme, batch, labels, 0.2, "linear", variant))
+    labels = clean + (1 - clean) * predicted(scored(scheme.models[0], batch), 0.2)
+    torch.testing.assert_close(*_per_pair(scheme, batch, labels, 0.2))
     assert all(network.training for network in scheme.models)
 
 
@@ -57,7 +53,7 @@ def test_labels_of_noisy_pairs_are_the_mean_of_both_predictions():
     _, batch = itertools.islice(steps(scheme), 2)
     assert (batch.pairs >= 30).all()
     labels = sum(predicted(scored(network, batch), 0.4) for network in scheme.models) / 2
-    torch.testing.assert_close(*_per_pair(scheme, batch, labels, 0.4, "exponential", "paper"))
+    torch.testing.assert_close(*_per_pair(scheme, batch, labels, 0.4))
 
 
 # Labels and margins.
@@ -72,10 +68,3 @@ def _equal(ours: torch.Tensor, theirs: list[float]) -> None:
 def test_predictions_equal_plain_loops(pairs, seed, margin):
     scores = some_scores(pairs, seed)
     _equal(predicted(Scored.from_scores(scores), margin), naive.predicted(scores.tolist(), margin))
-
-
-@VARIANTS
-def test_refined_labels_equal_plain_loops(variant):
-    clean, prediction = torch.tensor([0.9, 0.5, 1.0, 0.6]), torch.tensor([0.1, 0.7, 0.3, 1.0])
-    expected = naive.refined(clean.tolist(), prediction.tolist(), variant == "code")
-    _equal(refined(clean, prediction, variant), expected)

@@ -56,7 +56,6 @@ class GRUTextEncoder(nn.Module):
         """Word vectors of a file in place of those that were drawn. words: their ids."""
         with torch.no_grad():
             self.embed.weight[words] = vectors
-        self.embed.weight.requires_grad_(not self.params.freeze_vectors)
 
     def forward(
         self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " captions"]

@@ -23,11 +23,8 @@ from vse_pipe.train.encoders.options import PairShape, TextOpenClipOptions
 from vse_pipe.train.heads import OwnRate, exact
 from vse_pipe.train.pictures import Pictures, PixelNetwork, transform
 
-# Names of rows of equal blocks in open_clip, timm and transformers, and of what lies before the
-# blocks.
+# Names of rows of equal blocks in open_clip, timm and transformers.
 _BLOCKS = ("resblocks", "blocks", "layers", "layer")
-_BEFORE = {"conv1", "class_embedding", "positional_embedding", "ln_pre", "token_embedding", "cls_emb", "patch_embed"}
-_BEFORE |= {"cls_token", "pos_embed", "reg_token", "norm_pre", "embeddings", "patchnorm_pre_ln"}
 # The loss has these.
 _LOGIT = ("logit_scale", "logit_bias")
 
@@ -54,7 +51,7 @@ class TunedSide(nn.Module):
         self, params: PairShape, inputs: int, embed_size: int, rng: torch.Generator, pair: PairNetwork
     ) -> None:
         """rng draws the additions of ``lora``. Raises InputError unless ``embed_size`` is the
-        pair's, UsageError for a network without as many blocks as the options need."""
+        pair's, UsageError for ``lora`` of a network without one row of blocks."""
         super().__init__()
         self.name, self.params = f"{self.side} encoder 'open_clip'", params
         if pair.dimensions != embed_size:
@@ -83,38 +80,23 @@ class TunedSide(nn.Module):
     def _trains(self, name: str) -> bool:
         if name.endswith(_LOGIT) or (hasattr(self.network, "net") and ".visual." not in name):
             return False  # an image tower also has a few weights of the text side
-        if self.params.tune == "lora":
-            return "lora_" in name
-        if self.params.tune == "all":
-            return True
-        prefix, count = self._blocks()
-        if self.params.blocks > count:
-            raise UsageError(f"{self.name}: blocks is {self.params.blocks}, and its network has {count}; set fewer")
-        return _depth(name, prefix, count) > count - self.params.blocks
-
-    def _blocks(self) -> tuple[str, int]:
-        """Name of the row of blocks with a dot behind it, and their number. Raises UsageError
-        without one such row."""
-        rows = {
-            f"{name}.": len(module)
-            for name, module in self.network.named_modules()
-            if name.rpartition(".")[2] in _BLOCKS and isinstance(module, nn.ModuleList | nn.Sequential)
-        }
-        if len(rows) != 1:
-            raise UsageError(
-                f"{self.name}: its network is no single row of blocks, which `tune: last` and `lora` need; "
-                "take `tune: all`"
-            )
-        return rows.popitem()
+        return self.params.tune == "all" or "lora_" in name
 
     def _adapt(self, rng: torch.Generator) -> None:
-        """Add to every linear layer and attention of the blocks."""
-        options, (prefix, _) = self.params, self._blocks()
-        for name, layer in list(self.network.named_modules()):
+        """Add to every linear layer and attention of the blocks. Raises UsageError for a network
+        that is no single row of blocks."""
+        rows = [
+            module
+            for name, module in self.network.named_modules()
+            if name.rpartition(".")[2] in _BLOCKS and isinstance(module, nn.ModuleList | nn.Sequential)
+        ]
+        if len(rows) != 1:
+            raise UsageError(f"{self.name}: its network is no single row of blocks, which lora needs; take `tune: all`")
+        for layer in list(rows[0].modules()):
             is_linear = isinstance(layer, nn.Linear)
-            if name.startswith(prefix) and (is_linear or _is_attention(layer)):
+            if is_linear or _is_attention(layer):
                 weight = "weight" if is_linear else "in_proj_weight"
-                addition = LowRank(getattr(layer, weight), options.rank, options.alpha, rng)
+                addition = LowRank(getattr(layer, weight), self.params.rank, self.params.alpha, rng)
                 parametrize.register_parametrization(layer, weight, addition)
         self.register_state_dict_post_hook(_additions_alone)
         self.register_load_state_dict_post_hook(_without_base)
@@ -182,13 +164,6 @@ class TextSide(TunedSide):
 
 
 build_image, build_text = ImageSide, TextSide
-
-
-def _depth(name: str, prefix: str, count: int) -> int:
-    """0 for what lies before the blocks, 1 to ``count`` for a block, ``count + 1`` behind them."""
-    if name.startswith(prefix):
-        return int(name.removeprefix(prefix).partition(".")[0]) + 1
-    return 0 if _BEFORE & set(name.split(".")) else count + 1
 
 
 def _additions_alone(side: nn.Module, state: dict, prefix: str, metadata: dict) -> None:

@@ -54,20 +54,14 @@ class ResidualShape(VectorHead):
 class PairShape(Strict):
     """How one side of a pretrained pair trains."""
 
-    tune: Literal["all", "last", "lora"] = "all"
-    """``all`` weights, those of the ``last`` blocks and what follows them, or low-rank additions to
-    layers (``lora``)"""
+    tune: Literal["all", "lora"] = "all"
+    """``all`` weights, or low-rank additions to layers (``lora``)"""
     lr: PositiveFloat = 1e-5
     """learning rate of its weights"""
-    blocks: PositiveInt = 2
-    """for ``last``: the number of blocks"""
     rank: PositiveInt = 8
     """for ``lora``: of the additions"""
     alpha: PositiveFloat = 16.0
     """for ``lora``: additions are multiplied by alpha / rank"""
-    wise: bool = False
-    """keeps weights between the first and the trained ones: of the shares 0, 0.1, ..., 1 the one
-    that validates best (WiSE-FT)"""
 
 
 class ImageFinetuneOptions(ImageHead):
@@ -178,16 +172,14 @@ class TextGruOptions(Absolute):
     or .npz; words that it lacks start at random"""
     sha256: Digest | None = None
     """required digest of ``vectors``"""
-    freeze_vectors: bool = False
-    """trains no word vectors, also not those that start at random"""
 
     # It also gives a vector for each word, for similarities of fragments.
     traits: ClassVar = TextEncoderTraits(words=True, vectors=True)
 
     @model_validator(mode="after")
     def _of_vectors(self) -> Self:
-        if self.vectors is None and (self.sha256 or self.freeze_vectors):
-            raise ValueError("sha256 and freeze_vectors need vectors")
+        if self.sha256 and self.vectors is None:
+            raise ValueError("sha256 needs vectors")
         return self
 
 

@@ -8,6 +8,9 @@ from torch import Tensor
 from vse_pipe.train.losses.options import HubOptions as Params
 from vse_pipe.train.scored import LossTerms, Scored, log_chances, open_cells
 
+# Of Sinkhorn's algorithm.
+_ITERATIONS = 50
+
 
 def loss(batch: Scored, params: Params) -> LossTerms:
     """``-w_i log p_ii - v_i log q_ii + u (-sum_t T_it log p_it - sum_j T_ji log q_ij)`` for pair i;
@@ -32,7 +35,7 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     )
     texts, images = log_chances(batch, params.tau)
     central = -image_weight * texts.diagonal() - text_weight * images.diagonal()
-    even = plan(batch, params.tau, params.iterations)
+    even = plan(batch, params.tau)
     target = params.beta * even + (1 - params.beta) * torch.eye(len(even), dtype=even.dtype, device=even.device)
     image_part = (target * texts.masked_fill(~open_, 0)).sum(dim=1)
     uniform = -image_part - (target.T * images.masked_fill(~open_.T, 0)).sum(dim=1)
@@ -40,7 +43,7 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
 
 @torch.no_grad()
-def plan(batch: Scored, tau: float, iterations: int) -> Float[Tensor, "pairs pairs"]:
+def plan(batch: Scored, tau: float) -> Float[Tensor, "pairs pairs"]:
     """The transport plan in which every image and text is retrieved equally often, by Sinkhorn's
     algorithm.
 
@@ -49,7 +52,7 @@ def plan(batch: Scored, tau: float, iterations: int) -> Float[Tensor, "pairs pai
     """
     logits = (batch.scores.detach() / tau).masked_fill(~open_cells(batch), -torch.inf)
     columns = torch.zeros_like(logits[0])
-    for _ in range(iterations):
+    for _ in range(_ITERATIONS):
         rows = -(logits + columns).logsumexp(dim=1, keepdim=True)
         columns = -(logits + rows).logsumexp(dim=0)
     return (logits + rows + columns).exp()

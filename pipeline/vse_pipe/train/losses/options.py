@@ -13,11 +13,12 @@ class Tempered(Strict):
     """temperature"""
 
 
-class Hinges(Strict):
-    """Options of losses with a margin."""
-
+class Margin(Strict):
     margin: NonNegativeFloat = 0.2
     """by which a positive must beat a negative"""
+
+
+class Hinges(Margin):
     curriculum: NonNegativeFloat = 0.0
     """epochs (also fractions) in which the negatives that count fall from all of the batch to
     the loss's own number, hardest first; 0: no curriculum"""
@@ -93,8 +94,6 @@ class HubOptions(Tempered):
     ``infonce``"""
     beta: Annotated[float, Field(ge=0, le=1)] = 0.7
     """share of the plan in the target; the rest is the pair itself"""
-    iterations: PositiveInt = 50
-    """of Sinkhorn's algorithm"""
 
 
 class InfonceOptions(Tempered):
@@ -123,10 +122,7 @@ class MaxOptions(Hinges):
 
 
 class RclOptions(Tempered):
-    method: Literal["log", "tan", "abs", "exp", "gce"] = "log"
-    """cost of a negative's probability; ``log`` in the authors' code"""
-    q: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """exponent of ``gce``; 0.5 in the authors' loss, 0.2 (their margin) in their training"""
+    pass
 
 
 class SigmoidOptions(Strict):
@@ -171,12 +167,5 @@ class StructureOptions(Hinges):
         return self
 
 
-class SumOptions(Hinges):
-    hardest: PositiveInt | None = None
-    """only this many of the hardest negatives of a row and of a column count; null: all"""
-
-    @model_validator(mode="after")
-    def _comes_to_fewer(self) -> Self:
-        if self.curriculum and self.hardest is None:
-            raise ValueError("curriculum needs hardest, the negatives that count at its end")
-        return self
+class SumOptions(Margin):
+    pass

@@ -15,34 +15,22 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     """The cost of all negative texts of image i plus that of all negative images of text i; mean
     over the batch.
 
-    With p the softmax of S / tau a negative costs ``-log(1 - p)`` (log), ``tan p`` (tan), ``p``
-    (abs), ``e^-(1 - p)`` (exp) or ``(1 - (1 - p)^q) / q`` (gce). The positive costs nothing, so
+    With p the softmax of S / tau a negative costs ``-log(1 - p)``. The positive costs nothing, so
     mismatched pairs are not memorised.
 
     Source: Hu et al., Cross-modal retrieval with partially mismatched pairs, TPAMI 2023, with the
     formulas of the authors' public code, including 1e-10 on 1 - p. Its softmax overflows at S / tau
-    above 88 and adds 1e-10 to the denominator; a log-softmax needs neither. Its option to draw a
-    share of the negatives (off by default) is not implemented.
+    above 88 and adds 1e-10 to the denominator; a log-softmax needs neither. Its other costs and its
+    option to draw a share of the negatives (off by default) are not implemented.
     """
     texts, images = log_chances(batch, params.tau)
     costs = [
-        _cost(side, params).masked_fill(same, 0).sum(dim=1)
-        for side, same in ((texts, batch.same), (images, batch.same.T))
+        _cost(side).masked_fill(same, 0).sum(dim=1) for side, same in ((texts, batch.same), (images, batch.same.T))
     ]
     return LossTerms(costs[0] + costs[1], "mean")
 
 
-def _cost(log_p: Float[Tensor, "pairs pairs"], params: Params) -> Float[Tensor, "pairs pairs"]:
+def _cost(log_p: Float[Tensor, "pairs pairs"]) -> Float[Tensor, "pairs pairs"]:
     """The cost of each cell as a negative."""
-    chance = log_p.exp()
     # expm1 is more exact than 1 - p when p is close to 1.
-    remainder = -torch.expm1(log_p) + _SMALLEST
-    if params.method == "log":
-        return -remainder.log()
-    if params.method == "tan":
-        return chance.tan()
-    if params.method == "abs":
-        return chance
-    if params.method == "exp":
-        return (chance - 1).exp()
-    return (1 - remainder**params.q) / params.q
+    return -(-torch.expm1(log_p) + _SMALLEST).log()

@@ -9,26 +9,21 @@ from vse_pipe.train.samplers.options import CaptionsOptions as Params
 
 def batches(
     owners: np.ndarray,
-    lengths: np.ndarray,
     size: int,
     params: Params,
     rng: np.random.Generator,
     texts: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Positions of the pairs of each batch of an epoch. owners: (pairs,) image of each pair;
-    lengths: (pairs,) words; texts: (pairs,) number of each pair's text, or None if every pair has a
-    different text.
+    texts: (pairs,) number of each pair's text, or None if every pair has a different text.
 
     A batch can contain two captions of an image, as in the authors' code (``train.mask_same_image``
     excludes them from the negatives). A last batch of one pair is left out, because it has no
     negative. ``extra_positives`` are added to ``size``: for each image, up to this many random
     pairs with captions from outside of the batch; ``extra_images`` likewise for each caption (Wang
-    et al. 2016, sections 2.2 and 3.3). With ``bucket`` the batches of a pool contain captions of
-    similar length and have a random order.
+    et al. 2016, sections 2.2 and 3.3).
     """
     order = rng.permutation(len(owners))
-    if params.bucket > 1:
-        order = _by_length(order, lengths, size, params.bucket, rng)
     parts = [order[start : start + size] for start in range(0, len(order), size)]
     parts = [chosen for chosen in parts if len(chosen) > 1]
     texts = np.arange(len(owners)) if texts is None else texts
@@ -44,15 +39,3 @@ def _further(
     ``opposite`` side of ``chosen``."""
     used = np.flatnonzero(np.isin(opposite, opposite[chosen]))
     return groups.draw(np.unique(groups.owner[chosen]), limit, rng, used)
-
-
-def _by_length(order: np.ndarray, lengths: np.ndarray, size: int, bucket: int, rng: np.random.Generator) -> np.ndarray:
-    pools = []
-    for start in range(0, len(order), size * bucket):
-        pool = order[start : start + size * bucket]
-        pool = pool[np.argsort(lengths[pool], kind="stable")]
-        full = len(pool) // size
-        parts = [pool[place * size : (place + 1) * size] for place in rng.permutation(full)]
-        # The rest of a pool stays at the end, so that only the last batch of the epoch is short.
-        pools.append(np.concatenate([*parts, pool[full * size :]]))
-    return np.concatenate(pools)

@@ -9,7 +9,6 @@ from vse_pipe.train.samplers.options import ImagesOptions as Params
 
 def batches(
     owners: np.ndarray,
-    lengths: np.ndarray,
     size: int,
     params: Params,
     rng: np.random.Generator,

@@ -11,8 +11,6 @@ class CaptionsOptions(Strict):
     extra_images: NonNegativeInt = 0
     """further images of each caption of a batch; 1 for phrases. Only captions that read alike
     and count as one have several"""
-    bucket: PositiveInt = 1
-    """batches filled from one pool sorted by caption length; 1: fully random order"""
 
 
 class ImagesOptions(Strict):

@@ -10,7 +10,7 @@ from torch import Tensor
 from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import LossMixture, fit_beta
 from vse_pipe.train.model import DualEncoder
-from vse_pipe.train.peers import Part, TwoNetworks
+from vse_pipe.train.peers import Part, TwoNetworks, soft_triplets
 from vse_pipe.train.schemes.options import Variant
 from vse_pipe.train.scored import LossTerms, Scored, sample_losses
 from vse_pipe.train.transport import directions
@@ -65,9 +65,10 @@ class Bicro(TwoNetworks):
         return LossTerms(losses.topk(count, largest=False).values, "sum")
 
     def soft_terms(self, scored: Scored, margins: Tensor) -> LossTerms:
-        if self.params.variant == "code":
-            scored = replace(scored, scores=scored.scores.T, same=scored.same.T)
-        return super().soft_terms(scored, margins)
+        if self.params.variant == "paper":
+            return super().soft_terms(scored, margins)
+        scored = replace(scored, scores=scored.scores.T, same=scored.same.T)
+        return LossTerms(soft_triplets(scored, margins, is_code=True), "sum")
 
 
 def _sides(scored: Scored) -> Sides:

@@ -115,7 +115,7 @@ def mine(
     pairs: Pairs,
     regions: TrainRegions,
     most: int,
-    limit: float | None,
+    limit: float,
     device: torch.device,
     rng: np.random.Generator,
 ) -> Mined:
@@ -123,7 +123,7 @@ def mine(
     truth of the same picture.
 
     pairs: with ``incidence``; limit: proposals of this IoU or more with a ground truth of the text
-    are left out, None keeps all.
+    are left out.
 
     Source: Wang et al., CVPR 2016, section 3.3. The paper does not say which pictures count, nor
     the meaning of "closer than the ground truth boxes" for several boxes.
@@ -147,7 +147,7 @@ def _of_picture(
     regions: TrainRegions,
     positions: Int[ndarray, " pairs"],
     proposed: Int[ndarray, " proposals"],
-    limit: float | None,
+    limit: float,
     device: torch.device,
 ) -> tuple[Int[ndarray, " mined"], Int[ndarray, " mined"]]:
     """Text numbers int32 and feature rows of the mined regions of a picture with these pairs and
@@ -164,14 +164,11 @@ def _of_picture(
         scores = model.score(images.to(device), captions.to(device)).cpu()
     proposals, truths = scores.split([len(proposed), len(numbers)])
     nearest = truths.masked_fill(~_matching(incidence, numbers, texts), -torch.inf).amax(dim=0)
-    nearer = proposals > nearest
-    if limit is not None:
-        # All ground truths count, but only those in pairs have features.
-        named = np.flatnonzero(regions.pictures == regions.proposed_in[proposed[0]])
-        boxes = torch.from_numpy(regions.proposals[proposed]), torch.from_numpy(regions.boxes[named])
-        overlaps = (iou(*boxes) >= limit).float() @ _matching(incidence, named, texts).float()
-        nearer &= overlaps == 0
-    place, mention = nearer.nonzero(as_tuple=True)
+    # All ground truths count, but only those in pairs have features.
+    named = np.flatnonzero(regions.pictures == regions.proposed_in[proposed[0]])
+    boxes = torch.from_numpy(regions.proposals[proposed]), torch.from_numpy(regions.boxes[named])
+    overlaps = (iou(*boxes) >= limit).float() @ _matching(incidence, named, texts).float()
+    place, mention = ((proposals > nearest) & (overlaps == 0)).nonzero(as_tuple=True)
     return texts[mention.numpy()].astype(np.int32), regions.rows[proposed][place.numpy()]
 
 

@@ -14,7 +14,7 @@ from vse_pipe.train.scored import LossTerms
 
 
 class Nested(Scheme):
-    """``sum_d w_d L(first d dimensions, scaled to length 1)``.
+    """``sum_d L(first d dimensions, scaled to length 1)``.
 
     Source: Kusupati et al., Matryoshka representation learning, NeurIPS 2022, Eq. 1, as
     MatryoshkaLoss of sentence-transformers has it. What a loss learns, such as a temperature, is
@@ -26,14 +26,13 @@ class Nested(Scheme):
         full = setting.train.embed_size
         if (widest := max(params.dims)) > full:
             raise UsageError(f"scheme 'matryoshka': dims has {widest}, and train.embed_size is {full}")
-        self.weights = params.weight_of(full)
+        self.widths = sorted({full, *params.dims}, reverse=True)
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         assert isinstance(texts, Tensor)
-        cuts = [(cut_short(images, width), cut_short(texts, width)) for width in self.weights]
+        cuts = [(cut_short(images, width), cut_short(texts, width)) for width in self.widths]
         terms = [self.setting.loss(self.scored(*sides, batch)) for sides in cuts]
-        per_pair = [weight * part.per_pair for weight, part in zip(self.weights.values(), terms, strict=True)]
-        return LossTerms(torch.stack(per_pair).sum(dim=0), terms[0].reduction)
+        return LossTerms(torch.stack([part.per_pair for part in terms]).sum(dim=0), terms[0].reduction)
 
 
 scheme = Nested

@@ -9,7 +9,6 @@ from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import LossMixture, fit_gaussian
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.peers import Part, TwoNetworks
-from vse_pipe.train.schemes.options import Variant
 from vse_pipe.train.scored import LossTerms, Scored, sample_losses
 
 
@@ -35,7 +34,7 @@ class Ncr(TwoNetworks):
         teacher = self.teachers[place]
         assert teacher is not None
         clean = sent(torch.from_numpy(teacher.probability[batch.pairs]).float(), self.setting.device)
-        return refined(clean, self._predicted(place, batch), self.params.variant)
+        return clean + (1 - clean) * self._predicted(place, batch)
 
     def warm_up_terms(self, scored: Scored) -> LossTerms:
         return LossTerms(sample_losses(scored, self.params.margin), "sum")
@@ -55,15 +54,6 @@ def predicted(batch: Scored, margin: float) -> Float[Tensor, " pairs"]:
     fits = (margin - sample_losses(batch, margin) / 2).clamp(0, margin)
     best = fits.topk(len(fits) // 10 + 1).values.mean()
     return torch.where(best > 0, (fits / best).clamp(0, 1), 0)
-
-
-def refined(
-    clean: Float[Tensor, " pairs"], prediction: Float[Tensor, " pairs"], variant: Variant
-) -> Float[Tensor, " pairs"]:
-    """Labels of pairs taken for clean: 1 and the network's prediction, weighted by the probability
-    of being clean. The authors' ``code`` uses the prediction of the batch's first pair for all."""
-    predictions = prediction if variant == "paper" else prediction[:1]
-    return clean + (1 - clean) * predictions
 
 
 scheme = Ncr

@@ -8,7 +8,6 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import SchemeTraits
 
 Variant = Literal["paper", "code"]
-Shape = Literal["exponential", "linear", "sin"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -28,11 +27,6 @@ class Divided(Strict):
 class Peers(Divided):
     """Options of two networks that teach each other."""
 
-    noisy_from: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """share of the epochs after the warm-up that train on clean pairs alone"""
-    variant: Variant = "paper"
-    """labels and margins of the ``paper``, or of the authors' ``code`` (training.md)"""
-
     # The soft margin is made for these; ``margin`` replaces the margin of the loss.
     traits: ClassVar = SchemeTraits(losses=("max",))
 
@@ -44,6 +38,8 @@ class BicroOptions(Peers):
     """of a batch, the pairs of smallest loss in the warm-up; 0.3 in the authors' code"""
     floor: Share = 0.0
     """labels of at most this become 0; 0.5 in the authors' scripts"""
+    variant: Variant = "paper"
+    """labels and margins of the ``paper``, or of the authors' ``code`` (training.md)"""
 
 
 class CcaOptions(Strict):
@@ -98,8 +94,8 @@ class HardNegativesOptions(Strict):
     """epochs before the mining; later ones use only the terms across images and texts"""
     most: PositiveInt = 50
     """proposals kept for each phrase, drawn at random"""
-    iou: Annotated[float, Field(gt=0, le=1)] | None = 0.5
-    """proposals that overlap a true box of the phrase this much are no negatives; null: all are"""
+    iou: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """proposals that overlap a true box of the phrase this much are no negatives"""
     each: PositiveInt = 5
     """mined proposals that a phrase brings into a batch; the paper does not say"""
     keep: Literal["last", "best"] = "last"
@@ -148,24 +144,9 @@ class L2rmOptions(Divided):
 class MatryoshkaOptions(Strict):
     dims: list[PositiveInt] = Field(default_factory=lambda: [64, 128, 256], min_length=1)
     """widths at which the loss counts; ``train.embed_size`` always does"""
-    weights: list[NonNegativeFloat] | None = None
-    """one for each of ``dims``; null: 1 each. A full width outside of ``dims`` has 1"""
 
     # The first dimensions of a unit vector, scaled to length 1, are compared by cosine.
     traits: ClassVar = SchemeTraits(similarities=("cosine",))
-
-    @model_validator(mode="after")
-    def _one_each(self) -> Self:
-        if len(set(self.dims)) < len(self.dims):
-            raise ValueError(f"dims {self.dims} names a width twice")
-        if self.weights is not None and len(self.weights) != len(self.dims):
-            raise ValueError(f"{len(self.weights)} weights for {len(self.dims)} dims; give one for each")
-        return self
-
-    def weight_of(self, full: int) -> dict[int, float]:
-        """The weight of each width, the widest first."""
-        weights = {full: 1.0, **dict(zip(self.dims, self.weights or [1.0] * len(self.dims), strict=True))}
-        return dict(sorted(weights.items(), reverse=True))
 
 
 class MemoryBankOptions(Strict):
@@ -194,13 +175,10 @@ class MemoryBankOptions(Strict):
 
 
 class NcrOptions(Peers):
-    soft_margin: Shape = "exponential"
-    """function from label to margin"""
+    """Those of ``Peers``."""
 
 
 class RidgeOptions(Strict):
-    predicts: Literal["images", "texts"] = "images"
-    """side that is predicted from the other; ``train.embed_size`` is its number of features"""
     strengths: list[PositiveFloat] = Field(default_factory=lambda: [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0], min_length=1)
     """ridges in units of the mean variance of a dimension, one an epoch; the best on val is kept"""
 
