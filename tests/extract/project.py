@@ -102,7 +102,7 @@ def outputs() -> dict[str, bytes]:
 
 def interrupted(after: int, given: Params, *rest) -> None:
     """An extraction that is stopped once its network has seen ``after`` batches."""
-    run, left = Forward.__call__, [after]
+    run, left = Forward.begin, [after]
 
     def stopping(self: Forward, batch):
         if not left[0]:
@@ -111,5 +111,5 @@ def interrupted(after: int, given: Params, *rest) -> None:
         return run(self, batch)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Forward, "__call__", stopping)
+        patch.setattr(Forward, "begin", stopping)
         stage.extract(given, "small", "cpu", *rest)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tests.naive import extract as naive
 from vse_pipe.core.errors import InputError, UnreadableImage
 from vse_pipe.extract.backbones.options import FeatureParams
-from vse_pipe.extract.compute import Forward, batches
+from vse_pipe.extract.compute import Forward, ReadBatch, batches, begun
 from vse_pipe.extract.job import Output
 from vse_pipe.pictures.images import Item
 
@@ -41,6 +41,27 @@ def test_what_lies_beside_the_features_is_not_scaled_and_goes_with_its_image() -
     found = forward(Boxed(), store="float16")((batch, corners))
     assert (found.features.dtype, found.boxes.dtype, found.scores) == (np.float16, np.float32, None)
     assert np.array_equal(found.boxes, corners[:, None])
+
+
+class Counted(nn.Module):
+    passes = 0
+
+    def forward(self, batch: Tensor) -> Tensor:
+        self.passes += 1
+        return batch + 1
+
+
+@pytest.mark.parametrize("in_flight", [0, 1])
+def test_a_gpu_begins_the_next_pass_before_the_results_of_one_are_read(in_flight: int) -> None:
+    arrays = [np.full((2, 3), value, np.float32) for value in (0, 1)]
+    stream = [ReadBatch(arrays[0], []), ReadBatch(None, [], {7: "broken"}), ReadBatch(arrays[1], [])]
+    module, found, passes = Counted(), [], []
+    for batch, results in begun(stream, forward(module, normalise=False), in_flight):
+        found.append((batch.failures, None if results is None else results().features.tolist()))
+        passes.append(module.passes)
+    expected = [({}, (arrays[0] + 1).tolist()), ({7: "broken"}, None), ({}, (arrays[1] + 1).tolist())]
+    assert found == expected
+    assert passes == ([1, 2, 2] if in_flight else [1, 1, 2])
 
 
 def items(start: int, stop: int) -> list[Item]:

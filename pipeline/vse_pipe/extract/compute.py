@@ -116,19 +116,31 @@ class Forward:
     def __call__(self, batch: Arrays) -> Output:
         """Features (B, D) or (B, R, D) in the type of params, and boxes and scores in float32 when
         the module has them. batch: (B, ...) as read."""
+        return self.begin(batch)()
+
+    def begin(self, batch: Arrays) -> Callable[[], Output]:
+        """Starts a pass and returns the function that waits for its results."""
         arrays = batch if isinstance(batch, tuple) else (batch,)
         count, missing = len(arrays[0]), self.even - len(arrays[0])
         if missing > 0:
             last = (np.repeat(array[-1:], missing, axis=0) for array in arrays)
             arrays = tuple(map(np.concatenate, zip(arrays, last, strict=True)))
-        output = self.module(*(torch.from_numpy(array).to(self.device) for array in arrays))
-        output = output if isinstance(output, Output) else Output(output)
-        features = output.features
+        output = self.module(*(devices.sent(torch.from_numpy(array), self.device) for array in arrays))
+        features, *beside = output if isinstance(output, Output) else Output(output)
         dtype = _DTYPES[self.params.store] if self.params.store else features.dtype
         if self.params.normalise:
             features = functional.normalize(features.float(), dim=-1)
-        beside = (None if value is None else value[:count].float().cpu().numpy() for value in output[1:])
-        return Output(features[:count].to(dtype).cpu().numpy(), *beside)
+        values = [features.to(dtype), *(None if value is None else value.float() for value in beside)]
+        # The copies are queued behind this pass; ``cpu()`` later would wait for the next one too.
+        copies = [None if value is None else value[:count].to("cpu", non_blocking=True) for value in values]
+        done = torch.cuda.current_stream(self.device).record_event() if self.device.type == "cuda" else None
+
+        def results() -> Output:
+            if done is not None:
+                done.synchronize()
+            return Output(*(None if copy is None else copy.numpy() for copy in copies))
+
+        return results
 
 
 def joined(outputs: list[Output]) -> Output:
@@ -138,6 +150,8 @@ def joined(outputs: list[Output]) -> Output:
 
 
 _AHEAD_OF_A_GPU = 4
+# Passes that a GPU has begun before the results of one are awaited.
+_IN_FLIGHT_ON_A_GPU = 1
 
 
 class Computer:
@@ -162,19 +176,34 @@ class Computer:
         # A GPU must not wait for readers. On a CPU readers and network need the same cores: working
         # at once is no faster than taking turns and costs up to 7 % more time (measured on 2
         # cores).
-        ahead = _AHEAD_OF_A_GPU if self.device.type == "cuda" else 0
+        is_gpu = self.device.type == "cuda"
+        ahead, in_flight = (_AHEAD_OF_A_GPU, _IN_FLIGHT_ON_A_GPU) if is_gpu else (0, 0)
         reading = batches(work, partial(job.backbone.read, job.root), ahead)
         total = sum(map(job.batch_count, numbers))
         with contextlib.closing(reading), devices.inference(self.device, job.about["precision"]):
             stream = track(reading, total, title) if title else reading
+            passes = begun(stream, self.forward, in_flight)
             for number in numbers:
                 rows: list[Output] = []
                 failures: dict[int, str] = {}
-                for batch in islice(stream, job.batch_count(number)):
+                for batch, results in islice(passes, job.batch_count(number)):
                     failures |= batch.failures
-                    if batch.arrays is not None:
-                        rows.append(_finite(self.forward(batch.arrays), batch.items))
+                    if results is not None:
+                        rows.append(_finite(results(), batch.items))
                 yield number, Shard(joined(rows) if rows else None, failures)
+
+
+def begun(
+    stream: Iterable[ReadBatch], forward: Forward, in_flight: int
+) -> Iterator[tuple[ReadBatch, Callable[[], Output] | None]]:
+    """Each batch with the results of its pass, None without a readable image. in_flight: further
+    passes that have begun by then, so that the device computes while the caller stores results."""
+    waiting: deque[tuple[ReadBatch, Callable[[], Output] | None]] = deque()
+    for batch in stream:
+        waiting.append((batch, None if batch.arrays is None else forward.begin(batch.arrays)))
+        if len(waiting) > in_flight:
+            yield waiting.popleft()
+    yield from waiting
 
 
 def _finite(rows: Output, items: list[Item]) -> Output:
