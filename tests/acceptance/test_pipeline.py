@@ -20,7 +20,7 @@ SMALL = [
     "ensembles={both: {runs: [sum, hal]}}",
     "datasets.other={format: shapes, source: pipeline/vse_pipe/prepare/scenes, train: 8, val: 4, test: 12}",
     "features.other={dataset: other, backbone: random_filters}",
-    "transfers={moved: {run: hal, dataset: other}}",
+    "transfers={moved: {run: hal, dataset: other, features: other}}",
 ]
 
 

@@ -89,7 +89,8 @@ def cli(made, monkeypatch, capsys):
 def _transfer(dataset: str = "mine", **sections: dict) -> None:
     document = read_document(Path("params.yaml"))
     document |= {name: document[name] | entries for name, entries in sections.items()}
-    write_params(Path(), **{**document, "transfers": {"moved": {"run": "sum", "dataset": dataset}}})
+    moved = {"run": "sum", "dataset": dataset, "features": "of_mine"}
+    write_params(Path(), **{**document, "transfers": {"moved": moved}})
 
 
 def test_a_transfer_is_no_run_to_train(cli):

@@ -88,7 +88,9 @@ def test_one_command_makes_a_folder_searchable(indexed, look):
     assert document["datasets"]["My-Photos"] == {"format": "folder", "source": source, "on_error": "skip"}
     filters = {**document["features"]["filters"], "dataset": "My-Photos", "max_errors": 0.5}
     assert document["features"]["filters_My-Photos"] == filters
-    assert document["transfers"] == {"My-Photos": {"run": "sum", "dataset": "My-Photos"}}
+    assert document["transfers"] == {
+        "My-Photos": {"run": "sum", "dataset": "My-Photos", "features": "filters_My-Photos"}
+    }
     found = json_document(look, "search", "a red disc", "--json", "--k", 9, *CPU)
     assert {hit["image_id"] for hit in found["hits"]} == set(NAMES)
     assert all(hit["file"] == hit["image_id"] for hit in found["hits"])

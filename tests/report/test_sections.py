@@ -235,7 +235,10 @@ def transfers_params(project):
     """``sum`` and ``hal``, and both models of a run with seeds on a data set of its own, which no run was trained on."""
     shutil.copytree(paths.prepared("shapes"), paths.prepared("mine"))
     loaded = base.params(runs=["sum", "hal"], inferences=["nns"])
-    nodes = {f"moved/{seed}": TransferNode(run=run, dataset="mine") for seed, run in ((1, "sum"), (2, "hal"))}
+    nodes = {
+        f"moved/{seed}": TransferNode(run=run, dataset="mine", features="mine")
+        for seed, run in ((1, "sum"), (2, "hal"))
+    }
     for (name, node), strength in zip(nodes.items(), (1.0, 1.2), strict=True):
         folder = project / paths.evaluated(name, "nns")
         base.write_evaluation(folder, name, "nns", strength)

@@ -167,7 +167,7 @@ def _lender(
     node = params.transfers.get(run)
     if node is None or bank not in _SPLITS:
         return embedded
-    if node.bank != node.dataset:
+    if node.bank not in (None, node.dataset):
         return load_embeddings(params, node.run)
     source = None if embedded.has(bank) else training()
     if source is None or not source.has(bank):

@@ -59,7 +59,7 @@ def correction_of(params: Params, run: str, criterion: Criterion, network: Netwo
     split = network.split
     bank = split if params.evaluate.bank in ("test", split) else params.evaluate.bank
     transfer = params.transfers.get(run)
-    if transfer is not None and transfer.bank != transfer.dataset and bank in SPLITS and bank != split:
+    if transfer is not None and transfer.bank not in (None, transfer.dataset) and bank in SPLITS and bank != split:
         raise UsageError(
             f"the bank of '{run}' is the {bank} split of {transfer.bank}, which is not searched; -S evaluate.bank=test takes the queries of the split that is searched"
         )

@@ -98,14 +98,17 @@ def missing_entries(params: Params, source: str, dataset: str, run: str) -> dict
     entries: dict[str, dict] = {}
     if dataset not in params.datasets:
         entries["datasets"] = {dataset: _folder_dataset(source)}
-    if not any((entry.dataset, entry.backbone) == (dataset, backbone) for entry in params.features.values()):
+    alike = [name for name, entry in params.features.items() if (entry.dataset, entry.backbone) == (dataset, backbone)]
+    features = alike[0] if alike else f"{node.features}_{dataset}"
+    if not alike:
         source_entry = read_document(paths.PARAMS)["features"][node.features]
         removed = ("dataset", "on_error", "max_errors")
         options = {key: value for key, value in source_entry.items() if key not in removed}
-        entries["features"] = {f"{node.features}_{dataset}": {"dataset": dataset, **options, "max_errors": _MAX_ERRORS}}
+        entries["features"] = {features: {"dataset": dataset, **options, "max_errors": _MAX_ERRORS}}
     if not any((entry.run, entry.dataset) == (first, dataset) for entry in params.transfers.values()):
         free = dataset not in {*params.evaluated(), *params.groups, *params.runs}
-        entries["transfers"] = {dataset if free else f"{dataset}_{run}": {"run": run, "dataset": dataset}}
+        transfer = {"run": run, "dataset": dataset, "features": features}
+        entries["transfers"] = {dataset if free else f"{dataset}_{run}": transfer}
     return entries
 
 
@@ -118,7 +121,6 @@ def index(params: Params, names: list[str], device: str = "auto") -> list[Path]:
     for dataset in dict.fromkeys(map(params.dataset, names)):
         preparation.prepare(params, dataset, device)
     for features in dict.fromkeys((params.transfers.get(name) or params.runs[name]).features for name in names):
-        assert features is not None  # complete params have features
         extraction.extract(params, features, device)
     for name in names:
         if name in params.runs:

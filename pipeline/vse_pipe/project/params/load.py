@@ -12,13 +12,14 @@ from vse_pipe.core.errors import ParamsError
 from vse_pipe.core.files import refuse_secrets
 from vse_pipe.core.strict import Problem, Strict, in_words
 from vse_pipe.project import paths
-from vse_pipe.project.params import criteria, relations, schema, sweeps, transfers, typed
+from vse_pipe.project.params import criteria, relations, schema, sweeps, typed
 from vse_pipe.project.params.document import read_document, with_overrides
 from vse_pipe.project.params.nodes import NoiseNode, RunNode
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import INFERENCES, RUN_FAMILIES
 
 Model = TypeVar("Model", bound=BaseModel)
+Groups = dict[str, tuple[str, ...]]
 # A check gives the problems of a file of the right form.
 Check = Callable[[schema.Root], Iterable[Problem]]
 
@@ -38,10 +39,8 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
     runs, unfit = _runs(root)
     _require(file, [*unfit, *(problem for check in (relations.problems, *further) for problem in check(root))])
     params = _params(root, runs)
-    _require(
-        file, (problem for check in (sweeps.problems, _ensembles, transfers.problems) for problem in check(params))
-    )
-    return transfers.completed(params)
+    _require(file, (*sweeps.problems(params), *_ensembles(params)))
+    return params
 
 
 def load_measuring(overrides: list[str]) -> tuple[schema.EvaluateParams, dict[str, Strict], int]:
@@ -77,7 +76,7 @@ def _lines(file: str, problems: Iterable[Problem]) -> list[str]:
 
 def _params(root: schema.Root, runs: dict[str, Run]) -> Params:
     groups = _groups(root.runs)
-    moved, moved_groups = transfers.expanded(root.transfers, groups)
+    moved, moved_groups = _transfers(root.transfers, groups)
     expanded = {key: paths.expand_groups(groups, getattr(root.report, key)) for key in ("audits", "localized")}
     ensembles = {
         name: node.model_copy(update={"runs": paths.expand_groups(groups, node.runs)})
@@ -110,9 +109,22 @@ def _seeds(name: str, node: RunNode | NoiseNode, seed: int) -> dict[str, int]:
     return {name: seed} if node.seeds is None else {paths.seed_run(name, each): each for each in node.seeds}
 
 
-def _groups(nodes: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+def _groups(nodes: dict[str, Any]) -> Groups:
     """The names of the seeds of each entry that has seeds."""
     return {name: tuple(_seeds(name, node, 0)) for name, node in nodes.items() if node.seeds is not None}
+
+
+def _transfers(nodes: dict[str, schema.TransferNode], groups: Groups) -> tuple[dict[str, schema.TransferNode], Groups]:
+    """A transfer for each model: ``max_on_mine/1`` of ``max/1``, and their names."""
+    transfers: dict[str, schema.TransferNode] = {}
+    repeated: Groups = {}
+    for name, node in nodes.items():
+        models = {name: node.run}
+        if node.run in groups:
+            models = {paths.seed_run(name, int(run.rpartition("/")[2])): run for run in groups[node.run]}
+            repeated[name] = tuple(models)
+        transfers |= {model: node.model_copy(update={"run": run}) for model, run in models.items()}
+    return transfers, repeated
 
 
 def _inference(root: schema.Root) -> dict[str, Strict]:

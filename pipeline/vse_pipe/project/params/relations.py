@@ -13,7 +13,7 @@ from vse_pipe.core.errors import missing, unknown
 from vse_pipe.core.strict import Problem
 from vse_pipe.project import registry
 from vse_pipe.project.params.nodes import EntryName, RunNode, TeacherNode
-from vse_pipe.project.params.schema import EvaluateParams, Root
+from vse_pipe.project.params.schema import EvaluateParams, Root, TransferNode
 from vse_pipe.project.registry import RUN_FAMILIES, SIMILARITIES, TEXT_FEATURES
 
 
@@ -71,6 +71,7 @@ def problems(root: Root) -> Iterator[Problem]:
     for name, run in root.runs.items():
         yield from ((("runs", name, key), text) for key, text in _misfits(root, run))
     yield from _ensembles(root)
+    yield from _transfers(root)
     yield from _sweeps(root)
     yield from unnamed(root.evaluate)
 
@@ -99,6 +100,28 @@ def _ensembles(root: Root) -> Iterator[Problem]:
         if name in root.runs:
             yield place, "a run has this name, and its folder in data/evaluate; rename one of them"
         yield from _one_dataset(root, place, node.members)
+
+
+def _transfers(root: Root) -> Iterator[Problem]:
+    """Problems of transfers, and of the files of several data sets."""
+    for name, node in root.transfers.items():
+        place, run = ("transfers", name), root.models[node.run]
+        if name in {*root.runs, *root.ensembles}:
+            yield place, "a run or an ensemble has this name, and its folder in data/embed; rename one of them"
+        if node.dataset == run.dataset:
+            text = f"run '{node.run}' was trained on '{run.dataset}' itself; name another data set"
+            yield (*place, "dataset"), text
+        if node.bank not in (None, node.dataset, run.dataset):
+            text = f"'{node.bank}' is neither of the data sets '{node.dataset}' and '{run.dataset}'"
+            yield (*place, "bank"), text
+        backbone, needed = (root.features[entry].backbone.name for entry in (node.features, run.features))
+        if backbone != needed:
+            yield (*place, "features"), f"'{node.features}' is of {backbone}; run '{node.run}' reads {needed}"
+    nodes: list[RunNode | TransferNode] = [*root.runs.values(), *root.transfers.values()]
+    measured = dict.fromkeys(node.dataset for node in nodes)
+    if isinstance(root.evaluate.judgements, str) and len(measured) > 1:
+        text = f"runs are on several data sets, {', '.join(measured)}; give each its file, as {{name: file}}"
+        yield ("evaluate", "judgements"), text
 
 
 def _sweeps(root: Root) -> Iterator[Problem]:

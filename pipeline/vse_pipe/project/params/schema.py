@@ -145,8 +145,8 @@ class TransferNode(Strict):
     """a name under runs; a run with seeds stands for all its models"""
     dataset: DatasetName
     """a name under datasets"""
-    features: Annotated[str | None, EntryName("features", "features", of_dataset=True)] = None
-    """features of that data set; null: those with the run's backbone and options"""
+    features: Annotated[str, EntryName("features", "features", of_dataset=True)]
+    """features of that data set, with the backbone and options of the run's"""
     bank: str | None = None
     """data set whose split ``evaluate.bank`` train or val means; null: this one"""
 
