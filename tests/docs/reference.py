@@ -17,8 +17,8 @@ from tests.docs.parameters import code, text
 from vse_pipe import artifacts
 from vse_pipe.artifacts import regions
 
-# catalogue reads tables of other modules.
-_NAMES = sorted({path.stem for path in Path(artifacts.__path__[0]).glob("[!_]*.py")} - {"catalogue"})
+# catalogue and digests read tables of other modules.
+_NAMES = sorted({path.stem for path in Path(artifacts.__path__[0]).glob("[!_]*.py")} - {"catalogue", "digests"})
 _INTRODUCTION = """# Stages and their files
 
 Every stage writes one folder, whole or not at all. Columns, types, nulls, unique ids and finite numbers are checked at writing and

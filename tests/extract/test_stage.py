@@ -142,21 +142,21 @@ def test_skipped_images_are_recorded_and_the_others_have_the_features_they_had(b
     first = skipping(batch_size=1)
     assert "6 of 9 images, 3 unreadable" in capsys.readouterr().err
     found = features.read(OUT)
-    assert [tuple(row.values()) for row in images.read_unreadable(OUT).to_pylist()] == [
-        (45, "002.png", "is empty (0 bytes)"),
-        (24, "005.png", "is no image in a known format (6 bytes, the first are b'<html>')"),
-        (3, "008.png", "does not exist"),
-    ]
+    assert features.read_contents(OUT)[1] == {
+        45: "is empty (0 bytes)",
+        24: "is no image in a known format (6 bytes, the first are b'<html>')",
+        3: "does not exist",
+    }
     assert (found.array.shape, sorted(found.failed.tolist())) == ((6, 16), [3, 24, 45])
     ids = [59 - 7 * number for number in WHOLE]
     skipped = np.array(found.array)[found.rows_of(np.array(ids))]
-    (OUT / images.UNREADABLE).unlink()
+    (OUT / features.INDEX).unlink()
     assert skipping(batch_size=1) == first, "a damaged record is made again"
     project.prepared(RAW, [broken[number] for number in WHOLE], ids=ids)
     skipping(on_error="fail", batch_size=1)
     clean = features.read(OUT)
     assert np.array_equal(skipped, np.array(clean.array)[clean.rows_of(np.array(ids))])
-    assert images.read_unreadable(OUT).num_rows == 0
+    assert features.read_contents(OUT)[1] == {}
 
 
 def test_shards_survive_a_change_of_mind(broken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_those_that_prepare_listed_are_allowed_beside_max_errors(broken: list[st
     with pytest.raises(InputError, match=r"3 of 9 .* max_errors 0 allows 0 beside 2 of prepare's: 002\.png"):
         skipping(0)
     skipping(1)
-    assert images.read_unreadable(OUT).num_rows == 3
+    assert len(features.read_contents(OUT)[1]) == 3
 
 
 BOXES = [Box(x, y, 10 + 5 * x, 12 + y // 2) for x in range(3) for y in range(0, 20, 7)]

@@ -1,9 +1,4 @@
-"""Digests of the content of prepared images and captions, and contents.parquet.
-
-data/extract/<dataset>/<features>/contents.parquet has the picture behind each row of features.npy.
-A later call reuses these rows and computes the others. ``made`` in the footer is a digest of
-weights, options, code and versions.
-"""
+"""Digests of the content of prepared images and captions."""
 
 import hashlib
 from pathlib import Path
@@ -14,7 +9,6 @@ import pyarrow.compute as pc
 
 from vse_pipe.artifacts import captions, images
 from vse_pipe.artifacts.images import SPLITS, UNREAD
-from vse_pipe.core import tables
 from vse_pipe.core.files import sha256
 
 _DIGITS = 16  # of a digest: 64 bits are enough against accidents, and short enough for a table
@@ -62,32 +56,8 @@ def _add(digest: Any, column: pa.ChunkedArray) -> None:
         digest.update(pc.binary_join(pa.ListArray.from_arrays([0, len(chunk)], chunk), "")[0].as_buffer())
 
 
-NAME = "contents.parquet"
-_MADE = "made"
-SCHEMA = tables.schema(
-    "contents 1",
-    tables.field(
-        "content",
-        pa.string(),
-        "digest of the picture, as in images.parquet, and which box of it; null: nobody knows",
-        nullable=True,
-    ),
-)
-
-
 def picture_contents(images: pa.Table) -> pa.Array:
     """A string for each row of images.parquet, equal for equal pixels, or null."""
     has_digest = pc.invert(pc.is_in(images["sha256"], pa.array(["", UNREAD])))
     contents = pc.binary_join_element_wise(images["sha256"], pc.fill_null(_boxes(images), ""), "")
     return pc.if_else(has_digest, contents, pa.scalar(None, pa.string())).combine_chunks()
-
-
-def write(folder: Path, contents: pa.Array, digest: str) -> None:
-    tables.write(folder / NAME, pa.table([contents], schema=SCHEMA), SCHEMA, {_MADE: digest})
-
-
-def read(folder: Path) -> tuple[pa.Array, str]:
-    """Contents by row, and ``made``. Raises InputError when the file is missing or unfit,
-    IntegrityError when it is damaged."""
-    table = tables.read(folder / NAME, SCHEMA, required_key=_MADE)
-    return table["content"].combine_chunks(), tables.footer(table)[_MADE]

@@ -1,7 +1,8 @@
 """data/extract/<dataset>/<features>/: features.npy, index.parquet and meta.json.
 
 features.npy is (rows, D) or (rows, R, D), float16 or float32, read through a memory map.
-index.parquet has the row of each image.
+index.parquet has the row of each image, and the picture behind it: rows of the same pictures are
+computed once.
 """
 
 from collections.abc import Iterable
@@ -39,9 +40,11 @@ _COLUMNS = pa.schema(
 )
 _PLACES = pa.schema([_COLUMNS.field("row"), _COLUMNS.field("status")])
 _ABOUT_BOXES = "x1, y1, x2, y2 of region 0, then 1, ...: edges in pixels of the upright image; null: none"
+_ABOUT_CONTENT = "digest of the picture, as in images.parquet, and which box of it; null: nobody knows"
+_WHY = pa.schema([*_COLUMNS, tables.field("content", pa.string(), _ABOUT_CONTENT, nullable=True)])
 SCHEMA = tables.schema(
-    "features 2",
-    *_COLUMNS,
+    "features 3",
+    *_WHY,
     tables.field("boxes", _FLOATS, _ABOUT_BOXES, nullable=True),
     tables.field("scores", _FLOATS, "of the R regions, 0..1 and falling; null: none", nullable=True),
 )
@@ -117,9 +120,9 @@ def write(
         shape = append_rows(file, [blocks] if isinstance(blocks, np.ndarray) else blocks)
     parts = [index] if isinstance(index, pa.Table) else index
     complete = pa.concat_tables(parts, promote_options="default")
-    for name in BESIDE:
-        if name not in complete.column_names:
-            complete = complete.append_column(name, pa.nulls(len(complete), _FLOATS))
+    for column in SCHEMA:
+        if column.name not in complete.column_names:
+            complete = complete.append_column(column, pa.nulls(len(complete), column.type))
     tables.write(folder / INDEX, complete, SCHEMA, {})
     # Checksums of Parquet cover pages and not the footer with its columns and numbers of rows.
     digests = {"sha256": sha256(path), "index_sha256": sha256(folder / INDEX)}
@@ -157,6 +160,15 @@ def read(folder: Path, verify: bool = True) -> Features:
     index = index.filter(pc.equal(index["status"], OK))
     rows = index["row"].to_numpy().astype(np.int64)
     return Features(array, index["image_id"].to_numpy(), rows, meta, folder, failed)
+
+
+def read_contents(folder: Path) -> tuple[pa.Array, dict[int, str]]:
+    """``digests.picture_contents`` of each row, and by image_id why images have no features."""
+    index = tables.read(folder / INDEX, _WHY, columns=_WHY.names)
+    is_ok = pc.equal(index["status"], OK)
+    failed = index.filter(pc.invert(is_ok))
+    reasons = zip(failed["image_id"].to_pylist(), failed["detail"].to_pylist(), strict=True)
+    return index.filter(is_ok)["content"].combine_chunks(), dict(reasons)
 
 
 def open_array(path: Path) -> np.ndarray:

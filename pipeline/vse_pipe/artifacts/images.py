@@ -1,7 +1,4 @@
-"""data/prepare/<dataset>/images.parquet: one row per image, in the data set's order.
-
-data/extract/<dataset>/<features>/errors.parquet: images without features, and why; it may be empty.
-"""
+"""data/prepare/<dataset>/images.parquet: one row per image, in the data set's order."""
 
 from pathlib import Path
 
@@ -64,16 +61,3 @@ read = _IMAGES.read
 def places(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """int64: the first place of each of ``wanted`` in ``ids``, -1 for an absent one."""
     return np.from_dlpack(pc.fill_null(pc.index_in(pa.array(wanted), pa.array(ids)), -1)).astype(np.int64)
-
-
-UNREADABLE = "errors.parquet"
-UNREADABLE_SCHEMA = tables.schema(
-    "errors 1",
-    field("image_id", pa.int64(), "unique; the image's in images.parquet"),
-    field("file", pa.string(), "as images.parquet names it"),
-    field("reason", pa.string(), "why it cannot be read, in words that follow its name"),
-)
-
-
-_UNREADABLE = tables.Artefact(UNREADABLE, UNREADABLE_SCHEMA, "image_id")
-write_unreadable, read_unreadable = _UNREADABLE.write, _UNREADABLE.read

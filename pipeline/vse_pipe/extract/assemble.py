@@ -7,13 +7,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from vse_pipe.artifacts import digests, identity, images
 from vse_pipe.artifacts import features as artefact
+from vse_pipe.artifacts import identity
 from vse_pipe.core.files import read_json, whole_folder
 from vse_pipe.extract.job import Job, Output
 from vse_pipe.extract.shards import Shards, read
-
-# Files of a folder of features, shards included; a new folder replaces them.
 
 # The number of no shard: rows of earlier features.
 _EARLIER = -1
@@ -35,14 +33,12 @@ def assemble(job: Job, shards: Shards, failures: dict[int, str], out: Path) -> N
             block = slice(start, start + job.shard_rows)
             values = rows.taken(start + np.flatnonzero(~failed[block]))
             reasons = [failures.get(image_id, "") for image_id in ids[block].tolist()]
-            index.append(_index(ids[block], values, failed[block], reasons, failed[:start]))
+            table = _index(ids[block], values, failed[block], reasons, failed[:start])
+            index.append(table.append_column("content", job.contents[block]))
             if values.features is not None:
                 yield values.features
 
     with whole_folder(out) as folder:
-        images.write_unreadable(folder, _unreadable(job, failures))
-        contents = job.contents.filter(pa.array(~failed))
-        digests.write(folder, contents, job.row_digest)
         meta = {**job.about, "fingerprint": job.digest}
         artefact.write(folder, blocks(), index, meta)
         read = {str(job.where.parent): {"images": job.about[artefact.IMAGES]}}
@@ -96,11 +92,3 @@ def _index(ids: np.ndarray, values: Output, missing: np.ndarray, reasons: list[s
         if (beside := getattr(values, name)) is not None:
             columns[name] = artefact.lists(beside).take(pa.array(places, mask=missing))
     return pa.table(columns)
-
-
-def _unreadable(job: Job, failures: dict[int, str]) -> pa.Table:
-    """The rows of errors.parquet."""
-    rows = job.table.filter(np.isin(job.table["image_id"].to_numpy(), list(failures)))
-    reasons = [failures[image_id] for image_id in rows["image_id"].to_pylist()]
-    columns = [rows["image_id"], rows["file"], pa.array(reasons, pa.string())]
-    return pa.table(columns, schema=images.UNREADABLE_SCHEMA)

@@ -128,7 +128,7 @@ class Job:
     @property
     def row_digest(self) -> str:
         """Of all that determines a row, except its picture."""
-        return digest_of({key: value for key, value in self.about.items() if key != features.IMAGES})
+        return _row_digest(self.about)
 
     @property
     def shards_digest(self) -> str:
@@ -176,12 +176,10 @@ def plan(node: FeatureSet, seed: int, device) -> Job:
 class Earlier:
     """The features that a folder holds.
 
-    contents: of the picture behind each row; made: digest of all else that a row depends on;
-    failures: why images have no features, by image_id."""
+    contents: of the picture behind each row; failures: why images have no features, by image_id."""
 
     features: Features
     contents: pa.Array
-    made: str
     failures: dict[int, str]
 
     @classmethod
@@ -191,9 +189,7 @@ class Earlier:
         if not (out / features.META).is_file():
             return None
         try:
-            failed = images.read_unreadable(out)
-            reasons = zip(failed["image_id"].to_pylist(), failed["reason"].to_pylist(), strict=True)
-            return cls(features.read(out), *digests.read(out), dict(reasons))
+            return cls(features.read(out), *features.read_contents(out))
         except (InputError, IntegrityError) as error:
             warn(f"{error}; doing so now")
             return None
@@ -206,7 +202,7 @@ class Earlier:
 
 def with_reused_rows(job: Job, earlier: Earlier | None) -> Job:
     """``job`` without the pictures whose rows ``earlier`` has."""
-    if earlier is None or earlier.made != job.row_digest:
+    if earlier is None or _row_digest(earlier.features.meta) != job.row_digest:
         return job
     places = pc.index_in(job.contents, earlier.contents, skip_nulls=True)
     if places.null_count == len(places):
@@ -234,6 +230,11 @@ def describe(node: FeatureSet, backbone: Backbone, kind: str, precision: str) ->
         "libraries": {name: version(name) for name in ("numpy", *backbone.libraries)},
         **backbone.about,
     }
+
+
+def _row_digest(about: dict) -> str:
+    """about: what features depend on, or their meta.json."""
+    return digest_of({key: about[key] for key in about.keys() - {*features.WRITTEN, features.IMAGES}})
 
 
 def digest_of(about: dict) -> str:

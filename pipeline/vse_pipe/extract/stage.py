@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import images
+from vse_pipe.artifacts import features as artefact
 from vse_pipe.core import locks
 from vse_pipe.core.console import say, track
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
@@ -73,7 +73,7 @@ def extract(params: Params, features: str, device: str = "auto", share: str | No
 
 
 def _unreadable(failures: dict[int, str]) -> str:
-    return f", {len(failures)} unreadable (see {images.UNREADABLE})" if failures else ""
+    return f", {len(failures)} unreadable (see {artefact.INDEX})" if failures else ""
 
 
 def _part(share: str) -> tuple[int, int]:

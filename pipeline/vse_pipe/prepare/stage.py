@@ -98,7 +98,7 @@ def _refuse_broken(dataset: str, source: Source, node: Dataset) -> None:
         raise InputError(f"{message}. No image is left; look at `source` and `images` in datasets.{dataset}")
     if node.on_error == "fail":
         raise InputError(f"{message}. To leave them out, set on_error: skip in datasets.{dataset}")
-    warn(f"prepare {dataset}: {message}. extract will record them in errors.parquet")
+    warn(f"prepare {dataset}: {message}. extract will record them in index.parquet")
 
 
 def _report(dataset: str, source: Source, seconds: float) -> None:
