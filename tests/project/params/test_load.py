@@ -46,7 +46,7 @@ def _toy(kind: str, **values) -> dict:
     return {"datasets": {"toy": {"format": kind, "source": "x", **values}}}
 
 
-PIXELS = "image encoder 'finetune' reads pixels, but features 'plain' are of precomp, no network of images"
+PIXELS = "image encoder 'finetune' cannot train the network of features 'plain' (precomp)"
 BAD = [
     ({"train": {"epoch": 3}}, "train.epoch: unknown key"),
     ({"report": {"audits": ["summ"]}}, "report.audits.0: unknown run 'summ'; did you mean 'sum'? known: sum"),
@@ -59,6 +59,7 @@ BAD = [
     ({"noises": {"clean": {**PARAMS["noises"]["clean"], "rate": 1.5}}},
         "noises.clean.rate: input should be less than or equal to 1"),
     (_toy("parquet", val=1.5), "datasets.toy.val: expected a pattern of file names, or a share from 0 to below 1"),
+    ({"runs": {"sum.partial": PARAMS["runs"]["sum"]}}, "runs.sum.partial.[key]: string should match pattern"),
     ({"train": {"grad_clip": float("inf")}}, "train.grad_clip: input should be a finite number"),
     ({"texts": dict.fromkeys(("words", "plain"), PARAMS["texts"]["words"])},
         "texts.plain: features.plain of the same data set is"),

@@ -121,10 +121,8 @@ def test_pairs_behind_a_teacher_are_those_of_its_noise_and_runs_must_fit_it(tmp_
             teachers_loaded(tmp_path, **changes)
         return str(caught.value)
 
-    assert "runs.small.scheme: scheme 'distil' learns from a teacher" in told(small={**STUDENT, "noise": "clean"})
-    assert "runs.small.noise: noise 'taught' is a teacher, whom scheme 'plain'" in told(
-        small={**STUDENT, "scheme": "plain"}
-    )
+    assert "runs.small.scheme: scheme 'distil' needs a teacher" in told(small={**STUDENT, "noise": "clean"})
+    assert "runs.small.noise: noise 'taught' is a teacher" in told(small={**STUDENT, "scheme": "plain"})
     assert "teachers.half: noises.half of the same data set" in told(teachers={"half": TEACHER, "taught": TEACHER})
     order = {**RUN, "similarity": "order"}
     assert "'big' is compared by order; a teacher is compared by cosine" in told(big=order)

@@ -1,6 +1,7 @@
 """The named entries of params.yaml that are stages of their own: data sets, features, texts,
 noises, teachers, runs. The docstring under a field explains its key."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -54,7 +55,9 @@ DatasetName = Annotated[str, EntryName("data set", "datasets")]
 Model = Annotated[str, EntryName("run", "models")]
 
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+# Endings of the files and folders that lie beside an output while it is written, and of its seconds.
+_ENDINGS = r"(?<!\.partial)(?<!\.lock)(?<!\.json)"
+Name = Annotated[str, StringConstraints(pattern=re.compile(rf"^[A-Za-z0-9][A-Za-z0-9_.+-]*{_ENDINGS}\Z"))]
 OnError = Literal["fail", "skip"]
 
 

@@ -11,10 +11,20 @@ from pydantic import BaseModel
 
 from vse_pipe.core.errors import missing, unknown
 from vse_pipe.core.strict import Problem
-from vse_pipe.project import registry
 from vse_pipe.project.params.nodes import EntryName, RunNode, TeacherNode
 from vse_pipe.project.params.schema import EvaluateParams, Root, TransferNode
-from vse_pipe.project.registry import RUN_FAMILIES, SIMILARITIES, TEXT_FEATURES
+from vse_pipe.project.registry import (
+    BACKBONES,
+    FORMATS,
+    IMAGE_ENCODERS,
+    LOSSES,
+    PROTOCOLS,
+    RUN_FAMILIES,
+    SCHEMES,
+    SIMILARITIES,
+    TEXT_ENCODERS,
+    TEXT_FEATURES,
+)
 
 
 def references(root: Root) -> Iterator[Problem]:
@@ -62,8 +72,8 @@ def problems(root: Root) -> Iterator[Problem]:
     for name, noise in root.noises.items():
         chosen, format_name = noise.protocol, root.datasets[noise.dataset].format.name
         protocol = chosen.params.base if chosen.name == "decisions" else chosen.name
-        is_known = registry.FORMATS.traits(format_name).knows_truth
-        if registry.PROTOCOLS.traits(protocol).knows_truth and not is_known:
+        is_known = FORMATS.traits(format_name).knows_truth
+        if PROTOCOLS.traits(protocol).knows_truth and not is_known:
             text = f"nobody knows which pairs of data set '{noise.dataset}' ({format_name}) match"
             yield ("noises", name, "protocol"), f"{text}; use protocol as_is, not '{protocol}'"
     for name, teacher in root.teachers.items():
@@ -165,95 +175,44 @@ def _misfits(root: Root, run: RunNode) -> Iterator[tuple[str, str]]:
             yield key, f"{key} '{chosen}' works with {partner} {', '.join(partners)}, not '{name}'"
     if problem := never_learns(run.loss, run.similarity):
         yield "loss", problem
-    for is_wrong, key, text in (
-        *_of_texts(root, run),
-        *_of_scheme(root, run),
-        *_of_fragments(run),
-        *_of_network(root, run),
-    ):
+    for key, is_wrong, text in _rules(root, run):
         if is_wrong:
-            yield key, f"{key} {text}"
+            kind = RUN_FAMILIES[key].kind if key in RUN_FAMILIES else key
+            yield key, f"{kind} '{getattr(run, key)}' {text}"
 
 
-# (whether it is so, entry of the run, problem)
-Rule = tuple[bool, str, str]
-
-
-def _of_texts(root: Root, run: RunNode) -> list[Rule]:
-    method, encoder = root.texts[run.texts].method.name, registry.TEXT_ENCODERS.traits(run.text)
-    output = TEXT_FEATURES.traits(method).gives
-    texts, reads = (
-        f"encoder '{run.text}' reads {encoder.reads}, but texts '{run.texts}' ({method}) are",
-        encoder.methods,
-    )
-    is_read = output == encoder.reads
+def _rules(root: Root, run: RunNode) -> list[tuple[str, bool, str]]:
+    """(entry of the run, whether it does not fit, the end of the sentence about it)"""
+    scheme, similarity = SCHEMES.traits(run.scheme), SIMILARITIES.traits(run.similarity)
+    image, text = IMAGE_ENCODERS.traits(run.image), TEXT_ENCODERS.traits(run.text)
+    method, backbone = root.texts[run.texts].method.name, root.features[run.features].backbone.name
+    gives, is_network = TEXT_FEATURES.traits(method).gives, BACKBONES.traits(backbone).trainable
+    has_teacher, is_trained = run.noise in root.teachers, run.model is None
+    is_fine, learns = similarity.fragments, image.learns or text.learns
+    is_pixels = image.reads == "pixels" and image.backbones is None
+    gives_vector = f"but image encoder '{run.image}' gives one vector"
+    idle = f"has weights, and scheme '{run.scheme}' trains none; take identity"
+    features = f"features '{run.features}' ({backbone})"
+    another = f"is of another network than {features}"
+    reads = f"cannot read texts '{run.texts}' ({method}), which are {gives}"
     return [
-        (not is_read, "text", f"{texts} {output}"),
-        (is_read and method not in (reads or [method]), "text", f"{texts} none of {', '.join(reads or ())}"),
+        ("text", gives != text.reads or method not in (text.methods or [method]), reads),
+        ("scheme", is_trained and scheme.teacher and not has_teacher, "needs a teacher as noise"),
+        ("noise", is_trained and has_teacher and not scheme.teacher, "is a teacher; take scheme distil"),
+        ("scheme", scheme.trains and not learns, "has nothing to train; take scheme zero_shot"),
+        ("image", image.learns and not scheme.trains, idle),
+        ("text", text.learns and not scheme.trains, idle),
+        ("similarity", is_fine and not image.regions, f"compares regions, {gives_vector}"),
+        ("similarity", is_fine and not text.words, f"compares words, which '{run.text}' does not give"),
+        ("similarity", image.regions and not is_fine, f"compares no regions, which '{run.image}' gives"),
+        ("image", backbone not in (image.backbones or [backbone]), another),
+        ("text", backbone not in (text.backbones or [backbone]), another),
+        ("image", is_pixels and not is_network, f"cannot train the network of {features}"),
     ]
-
-
-def _of_scheme(root: Root, run: RunNode) -> list[Rule]:
-    """A scheme without its teacher, or with encoders that it does not train."""
-    scheme, name = registry.SCHEMES.traits(run.scheme), f"scheme '{run.scheme}'"
-    is_taught, has_teacher = scheme.teacher and run.model is None, run.noise in root.teachers
-    encoders = {key: getattr(run, key) for key in ("image", "text")}
-    learning = [key for key, member in encoders.items() if RUN_FAMILIES[key].traits(member).learns]
-    is_idle = has_teacher and not scheme.teacher and run.model is None
-    return [
-        (
-            is_taught and not has_teacher,
-            "scheme",
-            f"'{run.scheme}' learns from a teacher; name an entry of teachers as noise",
-        ),
-        (is_idle, "noise", f"'{run.noise}' is a teacher, whom {name} does not ask; take scheme distil"),
-        (scheme.trains and not learning, "scheme", f"'{run.scheme}' has nothing to train; take scheme zero_shot"),
-        *(
-            (not scheme.trains, key, f"encoder '{encoders[key]}' has weights, and {name} trains none; take identity")
-            for key in learning
-        ),
-    ]
-
-
-def _of_fragments(run: RunNode) -> list[Rule]:
-    """A similarity of fragments with encoders of one vector, or the reverse."""
-    is_fine = SIMILARITIES.traits(run.similarity).fragments
-    images, words = registry.IMAGE_ENCODERS.traits(run.image).regions, registry.TEXT_ENCODERS.traits(run.text).words
-    compares = f"'{run.similarity}' compares"
-    return [
-        (
-            is_fine and not images,
-            "similarity",
-            f"{compares} regions, but image encoder '{run.image}' gives one vector an image",
-        ),
-        (
-            is_fine and not words,
-            "similarity",
-            f"{compares} words, but text encoder '{run.text}' gives one vector a caption",
-        ),
-        (
-            images and not is_fine,
-            "similarity",
-            f"{compares} one vector an image, but image encoder '{run.image}' gives regions",
-        ),
-    ]
-
-
-def _of_network(root: Root, run: RunNode) -> Iterator[Rule]:
-    """Encoders that hold another network than that of the features."""
-    backbone = root.features[run.features].backbone.name
-    features = f"features '{run.features}' are"
-    for key in ("image", "text"):
-        able = RUN_FAMILIES[key].traits(getattr(run, key)).backbones
-        trains = f"encoder '{getattr(run, key)}' trains the network of features of {' or '.join(able or ())}"
-        yield able is not None and backbone not in able, key, f"{trains}, and {features} of {backbone}"
-    traits, trainable = registry.IMAGE_ENCODERS.traits(run.image), registry.BACKBONES.traits(backbone).trainable
-    text = f"encoder '{run.image}' reads pixels, but {features} of {backbone}, no network of images that can be trained"
-    yield traits.reads == "pixels" and traits.backbones is None and not trainable, "image", text
 
 
 def never_learns(loss: str, similarity: str) -> str | None:
     """The reason why a pair learns nothing from this loss with this similarity, or None."""
-    if registry.LOSSES.traits(loss).above_zero and not SIMILARITIES.traits(similarity).above_zero:
+    if LOSSES.traits(loss).above_zero and not SIMILARITIES.traits(similarity).above_zero:
         return f"loss '{loss}' pulls a pair together only while its similarity is above 0, and '{similarity}' never is"
     return None
