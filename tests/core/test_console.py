@@ -44,12 +44,12 @@ def test_plain_lines_come_now_and_then_and_end_with_one_unless_work_is_short(clo
     assert capsys.readouterr().err.splitlines() == [
         "work: 2/5, 0.1/s, 30 s left",
         "work: 4/5, 0.1/s, 10 s left",
-        "work: 5/5, 0.1/s, done in 50 s",
+        "work: 5/5, 0.1/s, 0 s left",
     ]
     list(console.track(clock(5, 1.0), 5, "quick"))
     assert capsys.readouterr().err == ""
     list(console.track(clock(1, 20.0), 1, "one"))
-    assert capsys.readouterr().err == "one: 1/1, 0.1/s, done in 20 s\n"
+    assert capsys.readouterr().err == "one: 1/1, 0.1/s, 0 s left\n"
     assert list(console.track(clock(0), 0, "nothing")) == []
     assert capsys.readouterr().err == ""
 

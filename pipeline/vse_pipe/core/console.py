@@ -53,14 +53,6 @@ def silence() -> None:
     set_level(QUIET)
 
 
-def tolerate_any_terminal() -> None:
-    """Print characters outside of the terminal's encoding as escapes."""
-    for stream in (sys.stdout, sys.stderr):
-        encoding = (getattr(stream, "encoding", None) or "").lower()
-        if hasattr(stream, "reconfigure") and not encoding.startswith("utf"):
-            stream.reconfigure(errors="backslashreplace")
-
-
 # Persian, Hindi and emoji have joiners, and flags of countries are named by tags. No other control
 # character prints.
 JOINERS = "[\u200c\u200d\U000e0020-\U000e007f]"
@@ -123,23 +115,19 @@ _WIDEST = 10**6
 
 def show(table: "Table") -> None:
     """Print a table of texts on stdout. Names and sentences fold between words at a narrow
-    terminal; figures never do, so lines may be longer than the terminal is wide."""
+    terminal; columns with ``no_wrap`` never do, so lines may be longer than the terminal is wide."""
     from rich.cells import cell_len
-    from rich.measure import measure_renderables
+    from rich.measure import Measurement
 
-    title, caption = table.title, table.caption
-    table.title = table.caption = None
+    caption, table.caption = table.caption, None
     for column in table.columns:
         texts = [_printable(str(cell)) for cell in (column.header, *column._cells)]
         column.header, column._cells[:] = texts[0], texts[1:]
         column.overflow = "fold"
-        if column.no_wrap or column.justify == "right":
-            column.no_wrap = True
-            column.min_width = max(cell_len(row) for text in texts for row in text.split("\n"))
-    width = measure_renderables(stdout, stdout.options.update(width=_WIDEST), [table])
+        if column.no_wrap:
+            column.min_width = max(map(cell_len, "\n".join(texts).split("\n")))
+    width = Measurement.get(stdout, stdout.options.update(width=_WIDEST), table)
     table.width = max(width.minimum, min(width.maximum, stdout.width))
-    if title:
-        stdout.print(str(title), style="table.title")
     stdout.print(table, crop=False)
     if caption:
         stdout.print(str(caption), style="table.caption", highlight=False)
@@ -163,17 +151,13 @@ def track(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
 
 
 def _plain_lines(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
-    started = last = now = time.monotonic()
-    done = 0
+    started = last = time.monotonic()
     for done, item in enumerate(items, start=1):
         yield item
         now = time.monotonic()
-        if now - last >= _PLAIN_EVERY_S and done < total:
-            left = (now - started) / done * (total - done)
-            say(f"{title}: {done}/{total}, {done / (now - started):.1f}/s, {left:.0f} s left")
-            last = now
-    if now - started >= _PLAIN_EVERY_S:
-        say(f"{title}: {done}/{total}, {done / (now - started):.1f}/s, done in {now - started:.0f} s")
+        if now - (started if done == total else last) >= _PLAIN_EVERY_S:
+            rate, last = done / (now - started), now
+            say(f"{title}: {done}/{total}, {rate:.1f}/s, {(total - done) / rate:.0f} s left")
 
 
 def _bar(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:

@@ -16,11 +16,11 @@ _OF_TEXT = 8
 
 @dataclass
 class _Limit:
-    """most, reserved_bytes: bytes; parameter: its address, for messages."""
+    """most, reserved: bytes; parameter: its address, for messages."""
 
     most: int
     parameter: str
-    reserved_bytes: int = 0
+    reserved: int = 0
 
 
 # The threads of a stage share a limit. The first holds for each file outside of all others.
@@ -38,18 +38,14 @@ def limit(mebibytes: int, parameter: str) -> Iterator[None]:
         _limits.pop()
 
 
-def available() -> int:
-    """Bytes that may be read."""
-    return max(0, _limits[-1].most - reserved())
-
-
 def require(where: str, size: int) -> None:
     """Raises InputError unless ``size`` more bytes fit. where: of what, for the message."""
-    if size > available():
-        needed, before, most = (-(-count // _MIB) for count in (size, reserved(), _limits[-1].most))
+    limit = _limits[-1]
+    if limit.reserved + size > limit.most:
+        needed, before, most = (-(-count // _MIB) for count in (size, limit.reserved, limit.most))
         earlier = f" beside the {before} MiB read before" if before else ""
         raise InputError(
-            f"{where}: takes {needed} MiB in memory{earlier}, more than the {most} MiB of {_limits[-1].parameter}; raise it"
+            f"{where}: takes {needed} MiB in memory{earlier}, more than the {most} MiB of {limit.parameter}; raise it"
         )
 
 
@@ -57,17 +53,7 @@ def reserve(where: str, size: int) -> None:
     """``require``, and count the bytes, which stay in memory."""
     require(where, size)
     if len(_limits) > 1:
-        _limits[-1].reserved_bytes += size
-
-
-def reserved() -> int:
-    """Bytes that are counted now, for ``release_to``."""
-    return _limits[-1].reserved_bytes
-
-
-def release_to(before: int) -> None:
-    """Forget the bytes that were counted after ``reserved()`` returned ``before``."""
-    _limits[-1].reserved_bytes = min(before, reserved())
+        _limits[-1].reserved += size
 
 
 def require_text(path: Path) -> None:

@@ -7,7 +7,6 @@ word2vec's first line "count dimensions" or, in GloVe's files, without. Both may
 
 import gzip
 from collections.abc import Callable, Iterator, Set
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
@@ -21,11 +20,8 @@ from vse_pipe.core.errors import InputError, UsageError, damaged
 Vector = Float32[np.ndarray, " dim"]
 # (place, word, vector)
 Entries = Iterator[tuple[str, str, Vector]]
-_LONGEST_WORD = 4096
-_LONGEST_LINE = 2**20
 _MOST_DIMENSIONS = 2**20
-_SHOWN, _CHUNK = 40, 2**16
-_BLANK = b" \t\r\n"
+_CHUNK = 2**16
 
 
 def read_word_vectors(path: Path, vocabulary: Set[str]) -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
@@ -61,57 +57,40 @@ def _npz_vectors(file: BinaryIO, vocabulary: dict[bytes, str], path: Path) -> En
 
 
 def _text_vectors(file: BinaryIO, vocabulary: dict[bytes, str], path: Path) -> Entries:
-    """The number of values is checked in every line. Some of GloVe's words have spaces in them."""
-    lines = iter(partial(file.readline, _LONGEST_LINE), b"")
-    first = next(lines, b"")
-    header = _counts(first)
-    count, dim = header or (None, first.rstrip(_BLANK).count(b" "))
-    entries = 0
-    for number, line in enumerate(lines if header else chain([first], lines), 2 if header else 1):
-        line = line.rstrip(_BLANK)
-        fields = line.count(b" ")
+    """Some of GloVe's words have spaces in them, which no word of a caption has."""
+    first = file.readline()
+    header = [int(field) for field in first.split() if field.isdigit()]
+    has_header = len(header) == len(first.split()) == 2
+    dim = header[1] if has_header else len(first.split()) - 1
+    number = 0
+    for number, line in enumerate(file if has_header else chain([first], file), 1):
         # A line is split only where it must be: a file has millions.
-        word = line[: line.find(b" ")] if fields == dim else line.rsplit(b" ", dim)[0]
-        if not dim or not word or fields < dim:
-            raise InputError(f"{path} line {number}: {fields} values, expected {dim or 'a word and its numbers'}")
-        if word in vocabulary:
-            values = line.rsplit(b" ", dim)[1:]
-            try:
-                yield f"line {number}", vocabulary[word], np.array([float(value) for value in values], np.float32)
-            except ValueError as error:
-                raise InputError(f"{path} line {number}: {error}") from error
-        entries += 1
-    if count not in (None, entries):
-        raise InputError(f"{path}: ends with {entries} words, expected {count}")
-
-
-def _counts(line: bytes) -> tuple[int, int] | None:
-    """word2vec's first line "count dimensions"."""
-    fields = line.split()
-    return (int(fields[0]), int(fields[1])) if len(fields) == 2 and all(map(bytes.isdigit, fields)) else None
+        if (word := line[: line.find(b" ")]) in vocabulary:
+            values = line.split()[1:]
+            if not dim or len(values) < dim:
+                raise InputError(f"{path} line {number + has_header}: {len(values)} values, expected {dim}")
+            if len(values) == dim:
+                yield f"line {number + has_header}", vocabulary[word], np.array(values, np.float32)
+    if has_header and number != header[0]:
+        raise InputError(f"{path}: ends with {number} words, expected {header[0]}")
 
 
 def _binary_vectors(file: BinaryIO, vocabulary: dict[bytes, str], path: Path) -> Entries:
     """Words need not be UTF-8: some of GoogleNews' are not."""
-    first = file.readline(_SHOWN)
-    count, dim = _counts(first) or (0, 0)
-    if not count or not 0 < dim <= _MOST_DIMENSIONS or not first.endswith(b"\n"):
-        raise InputError(f"{path} byte 0: begins with {first!r}, expected word2vec's 'count dimensions'")
-    rest, place = b"", len(first)
+    count, dim = map(int, file.readline(_CHUNK).split())
+    if not 0 < dim <= _MOST_DIMENSIONS:
+        raise InputError(f"{path}: {dim} dimensions")
+    rest, size = b"", 4 * dim
     for number in range(1, count + 1):
-        while (end := rest.find(b" ")) < 0 or len(rest) <= end + 4 * dim:
+        while (end := rest.find(b" ")) < 0 or len(rest) <= end + size:
             more = file.read(_CHUNK)
-            if not more or (end < 0 and len(rest) > _LONGEST_WORD):
-                entry = f"entry of {dim} dimensions for word {number} of {count}"
-                raise InputError(f"{path} byte {place}: no whole {entry}; it is cut short or of other dimensions")
+            if not more or len(rest) > _CHUNK + size:
+                raise InputError(f"{path}: no whole entry of {dim} dimensions for word {number} of {count}")
             rest += more
-        word, size = rest[:end].lstrip(b"\n"), end + 1 + 4 * dim
+        word, end = rest[:end].lstrip(b"\n"), end + 1
         if word in vocabulary:
-            vector = np.frombuffer(rest, "<f4", dim, end + 1).astype(np.float32)
-            yield f"byte {place}", vocabulary[word], vector
-        rest, place = rest[size:], place + size
-    if (rest + file.read(_SHOWN)).strip(b"\n"):
-        raise InputError(f"{path} byte {place}: goes on after the {count} words it announces")
+            yield f"word {number}", vocabulary[word], np.frombuffer(rest, "<f4", dim, end).astype(np.float32)
+        rest = rest[end + size :]
 
 
 _FORMS: dict[str, Callable[..., Entries]] = {

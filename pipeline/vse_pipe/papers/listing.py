@@ -158,5 +158,5 @@ def _state(base: Entry) -> str:
 def _table(title: str, /, **columns: "JustifyMethod"):
     table = ruled(title=title or None)
     for name, justify in columns.items():
-        table.add_column(name, justify=justify, no_wrap=name == "row")
+        table.add_column(name, justify=justify, no_wrap=name == "row" or justify == "right")
     return table
