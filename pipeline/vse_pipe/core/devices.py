@@ -98,20 +98,15 @@ def inference(device: torch.device, precision: str) -> Iterator[None]:
         yield
 
 
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # malloc.h
-_NEVER = 2**31 - 1
-
-
 def keep_freed() -> None:
     """From now on freed memory stays with this process.
 
     glibc returns every large block at once, and the system clears the pages of the next one: half
     of the time of a light network. Other C libraries have no such call.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_MMAP_MAX, 0)
-        mallopt(_TRIM_THRESHOLD, _NEVER)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", lambda option, value: None)
+    mallopt(-4, 0)  # M_MMAP_MAX
+    mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
 
 
 Tensors = dict[str, Tensor]

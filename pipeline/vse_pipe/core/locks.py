@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from vse_pipe.core.errors import LockedError
-from vse_pipe.core.files import bring_back, tidy
+from vse_pipe.core.files import tidy
 
 _PR_SET_PDEATHSIG = 1
 # A starting process takes the locks of others for a moment to see whether they are free.
@@ -56,7 +56,6 @@ def share(out: Path, number: int, count: int) -> Iterator[None]:
     with _holding(path, out, f" (share {number}/{count})"):
         foreign = [path for path in _shares(out) if not path.name.endswith(f"of{count}.lock")]
         _require_free(out, [_lock(out), *foreign])
-        bring_back(out)
         yield
 
 

@@ -20,8 +20,6 @@ _BLOCK = 2**20
 _OPTIONS: dict[str, dict[str, Any]] = {
     "s3": {"config_kwargs": {"connect_timeout": 10, "read_timeout": 30, "retries": {"total_max_attempts": 1}}}
 }
-# Keys under which fsspec's file systems have the version of a file.
-_SAYS_VERSION = ("ETag", "etag", "md5Hash", "checksum", "LastModified", "last_modified", "mtime", "created")
 
 
 def open_remote(path: Path) -> BinaryIO:
@@ -55,35 +53,24 @@ def is_file(path: Path) -> bool:
 
 def glob(folder: Path, pattern: str) -> list[Path]:
     """The files below ``folder`` that match, sorted, without hidden ones."""
-    if is_remote(folder):
-        return [folder / name for name in _listed(folder, pattern)]
-    matching = (path for path in folder.glob(pattern) if not path.name.startswith("."))
-    return sorted(path for path in matching if path.is_file())
+    if not is_remote(folder):
+        matching = (path for path in folder.glob(pattern) if not path.name.startswith("."))
+        return sorted(path for path in matching if path.is_file())
+    with _named(folder):
+        system, base = _system(folder), url(folder).rstrip("/")
+        entries = system.glob(f"{base}/{pattern}", detail=True)
+        stem = system._strip_protocol(base).strip("/")
+    names = (name.strip("/") for name, about in entries.items() if about["type"] == "file")
+    return sorted(folder / name.removeprefix(stem).strip("/") for name in names)
 
 
 def marks(folder: Path, patterns: tuple[str, ...]) -> dict[str, str]:
-    """{name: size and version} of each remote file below ``folder`` that matches; its server gives
-    a digest or a time as version. ``folder`` may be a file, with an empty name."""
-    if is_file(folder):
-        with _named(folder):
-            return {"": _mark(_system(folder).info(url(folder)))}
-    listed = [item for pattern in patterns for item in _listed(folder, pattern).items()]
-    return {name: _mark(about) for name, about in sorted(listed)}
-
-
-def _listed(folder: Path, pattern: str) -> dict[str, dict]:
-    """The remote files below ``folder`` that match, with what the server tells of each."""
+    """{name: version} of each remote file below ``folder`` that matches; the version is made of
+    what its server says. ``folder`` may be a file, with an empty name."""
+    matching = [folder] if is_file(folder) else [path for pattern in patterns for path in glob(folder, pattern)]
     with _named(folder):
-        system, base = _system(folder), url(folder).rstrip("/")
-        stem = system._strip_protocol(base).strip("/")
-        entries = sorted(system.glob(f"{base}/{pattern}", detail=True).items())
-    names = (name.strip("/").removeprefix(stem).strip("/") for name, _ in entries)
-    return {name: about for name, (_, about) in zip(names, entries, strict=True) if about["type"] == "file"}
-
-
-def _mark(about: dict) -> str:
-    version = next((about[key] for key in _SAYS_VERSION if about.get(key)), "")
-    return f"{about.get('size')}:{version}".replace(" ", "_")
+        versions = {path: _system(path).checksum(url(path)) for path in sorted(matching)}
+    return {path.as_posix().removeprefix(folder.as_posix()).strip("/"): str(mark) for path, mark in versions.items()}
 
 
 def _system(path: Path) -> Any:

@@ -36,10 +36,6 @@ class WeightsFile:
     file: str
     digest: str
 
-    @property
-    def sha256(self) -> str:
-        return f"sha256 {'' if len(self.digest) == 64 else 'begins with '}{self.digest}"
-
 
 @dataclass(frozen=True)
 class Weights:
@@ -75,55 +71,53 @@ def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
         if params.sha256:
             raise UsageError("sha256 is given, but random weights have no file to compare it with")
         return Weights(None, {"origin": "random", "seed": seed})
+    digest = params.sha256 or ""
     if published is None:
-        source, about, path = None, {"origin": "file"}, Path(params.weights).expanduser()
+        path, about = Path(params.weights).expanduser(), {"origin": "file"}
     else:
-        source = _pinned(published, params.sha256)
-        about, path = {"origin": "published", "url": source.url}, cache() / source.file
+        digest = digest or published.digest
+        path, about = _cached(published, digest), {"origin": "published", "url": published.url}
         if not path.exists():
-            _download(source, path)
+            _download(published.url, path, digest)
     if not path.is_file():
         raise MissingResource(
             f"{path.absolute()}: no such weights file; weights is imagenet, random or a path to a file"
         )
-    digest = check(path, source.digest if source else params.sha256 or "")
-    is_pinned = source is not None or params.sha256 is not None
-    if not is_pinned:
-        warn(f"{path} is not pinned; to pin it, add to its entry in params.yaml: sha256: {digest}")
-    return Weights(path, {**about, "file": path.name, "sha256": digest, "pinned": is_pinned})
+    actual = check(path, digest)
+    if not digest:
+        warn(f"{path} is not pinned; to pin it, add to its entry in params.yaml: sha256: {actual}")
+    return Weights(path, {**about, "file": path.name, "sha256": actual, "pinned": bool(digest)})
 
 
-def _download(source: WeightsFile, path: Path) -> None:
-    """torch writes to another name, and renames or removes that file after checking the digest."""
-    from torch.hub import download_url_to_file
-
-    say(f"downloading {source.url} to {path}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_TIMEOUT_S)
-    try:
-        download_url_to_file(source.url, str(path), source.digest, progress=watched() and level() != QUIET)
-    except RuntimeError as error:
-        raise IntegrityError(f"{source.url}: {error}; what came was not kept") from error
-    except (OSError, http.client.HTTPException) as error:
-        raise MissingResource(
-            f"cannot download {source.url} ({getattr(error, 'reason', None) or error}); "
-            f"fetch it by hand ({source.sha256}) and put it at {path.absolute()}"
-        ) from error
-    finally:
-        socket.setdefaulttimeout(before)
-
-
-def _pinned(published: WeightsFile, required: str | None) -> WeightsFile:
-    """The file with the digest that must hold, whose name has the required one."""
-    digest = required or published.digest
+def _cached(published: WeightsFile, digest: str) -> Path:
+    """The place of the file with this digest. Raises UsageError where its publisher says another,
+    or nobody says one."""
     if not digest:
         raise UsageError(f"no digest is known for {published.url}: set sha256 to the digest its publisher gives")
     if not digest.startswith(published.digest):
         raise UsageError(f"sha256 {digest} contradicts the published digest {published.digest}... of {published.url}")
-    path = Path(published.file)
-    file = published.file if published.digest else f"{path.stem}-{digest[:8]}{path.suffix}"
-    return WeightsFile(published.url, file, digest)
+    path = cache() / published.file
+    return path if published.digest else path.with_name(f"{path.stem}-{digest[:8]}{path.suffix}")
+
+
+def _download(url: str, path: Path, digest: str) -> None:
+    """torch writes to another name, and renames or removes that file after checking the digest."""
+    from torch.hub import download_url_to_file
+
+    say(f"downloading {url} to {path}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    socket.setdefaulttimeout(_TIMEOUT_S)
+    try:
+        download_url_to_file(url, str(path), digest, progress=watched() and level() != QUIET)
+    except RuntimeError as error:
+        raise IntegrityError(f"{url}: {error}; what came was not kept") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise MissingResource(
+            f"cannot download {url} ({getattr(error, 'reason', None) or error}); "
+            f"fetch it by hand (its sha256 begins with {digest}) and put it at {path.absolute()}"
+        ) from error
+    finally:
+        socket.setdefaulttimeout(None)
 
 
 def check(path: Path, expected: str) -> str:
