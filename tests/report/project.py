@@ -194,8 +194,7 @@ def _relaxation() -> pa.Table:
     columns = {
         "direction": [direction for direction, _ in cases for _ in range(3)],
         "k": pa.array([k for _, k in cases for _ in range(3)], pa.int32()), "lambda": [1.0, 2.5, 4.0] * len(cases),
-        "validation": [40.0, 43.0, 41.0] * len(cases), "ranked": [39.0, 41.5, 40.0] * len(cases),
-        "chosen": [False, True, False] * len(cases),
+        "validation": [40.0, 43.0, 41.0] * len(cases), "chosen": [False, True, False] * len(cases),
     }  # fmt: skip
     return pa.table(columns)
 

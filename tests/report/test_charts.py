@@ -45,7 +45,7 @@ def test_charts_have_a_mark_for_each_run_value_and_criterion(page):
     assert len(losses) == 3
     assert all(svg.count(f">{epoch}</text>") == 1 for svg in losses for epoch in (2, 14))
     for svg in drawn(page, "relaxation"):
-        assert (marks(svg, "line mark"), marks(svg, "point")) == (6, 6)
+        assert (marks(svg, "line mark"), marks(svg, "point")) == (3, 3)
     assert all(marks(svg, "bar") > 1 for svg in drawn(page, "changes"))
     plain, *rest = drawn(page, "hubness")[: len(base.CRITERIA)]
     assert [marks(svg, "line mark") for svg in (plain, *rest)] == [1] + [2] * len(rest)

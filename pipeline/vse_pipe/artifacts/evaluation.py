@@ -76,12 +76,6 @@ RELAXATION_SCHEMA = tables.schema(
     field("k", pa.int32(), "the K of R@K: 1, 5 or 10"),
     field("lambda", pa.float64(), "relaxation factor of the matching, at least 1"),
     field("validation", pa.float64(), "R@K in percent on the validation data it was chosen on"),
-    field(
-        "ranked",
-        pa.float64(),
-        "R@K in percent on the split that is measured, which chose nothing; null where it was not tried",
-        nullable=True,
-    ),
     field("chosen", pa.bool_(), "the lambda that the criterion was run with; one for each K"),
 )
 

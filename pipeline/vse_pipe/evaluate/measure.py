@@ -14,7 +14,7 @@ from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.evaluate.task import Task
 from vse_pipe.ranking import criteria, evaluation
-from vse_pipe.ranking.criteria import Criterion, RankedFold, Scan, Trial, Tuned
+from vse_pipe.ranking.criteria import Criterion, RankedFold, Trial, Tuned
 from vse_pipe.ranking.intervals import intervals
 from vse_pipe.ranking.split import Split
 
@@ -101,8 +101,7 @@ class Measurement:
             **_metrics(outcomes, self.folds, self.task.split),
         }
         if len(criterion.lambdas) > 1:
-            scans = {direction: [row.scan for row in rows if row.scan] for direction, rows in by_direction.items()}
-            tables[artefact.RELAXATION] = _relaxation(criterion, choices, scans)
+            tables[artefact.RELAXATION] = _relaxation(criterion, choices)
         return Result(criterion, metrics, tables, choices, self.trials)
 
     def _further(
@@ -153,18 +152,16 @@ def _notes(by_direction: dict[str, tuple[RankedFold, ...]]) -> dict[str, dict[st
     return notes
 
 
-def _relaxation(criterion: Criterion, choices: dict[str, Tuned], scans: dict[str, list[Scan]]) -> pa.Table:
+def _relaxation(criterion: Criterion, choices: dict[str, Tuned]) -> pa.Table:
     """Recall against lambda, a row for each direction, K and lambda."""
     tables, ks, lambdas = [], artefact.KS, np.array(criterion.lambdas, float)
     for direction, choice in choices.items():
         assert choice.recalls is not None
-        measured = criteria.recalls(scans[direction]).ravel()
         columns = {
             "direction": pa.repeat(direction, len(ks) * len(lambdas)),
             "k": pa.array(np.repeat(np.array(ks, np.int32), len(lambdas))),
             "lambda": pa.array(np.tile(lambdas, len(ks))),
             "validation": pa.array(choice.recalls.ravel()),
-            "ranked": pa.array(measured, mask=np.isnan(measured)),
             "chosen": pa.array(np.concatenate([lambdas == choice.lambdas[k] for k in ks])),
         }
         tables.append(pa.table(columns, schema=artefact.RELAXATION_SCHEMA))

@@ -123,63 +123,11 @@ def foldable(inference: str, options: dict[str, Strict]) -> Criterion:
     return criterion
 
 
-# One direction of a fold under a criterion, and the choice of parameters such as lambda, the
-# relaxation factor of a matching (Fig. 4 of the RGM paper).
-
-# Lambdas tried on the measured split: enough for the curve, with a third of the work of the default
-# grid.
-_DRAWN = 13
-_NOT_TRIED = -1
-
-
-@dataclass(frozen=True)
-class Scan:
-    """One fold under many lambdas. answered: queries matched with a correct item, (K, lambdas), -1
-    where not tried; queries: number of queries with a correct item; matchings: by K, the requested
-    matchings."""
-
-    answered: Int[np.ndarray, "ks lambdas"]
-    queries: int
-    matchings: dict[int, MatchedPairs]
-
-
-def scan_relaxation(
-    criterion: Criterion, scores: Scores, truth: Truth, ks: Sequence[int] = KS, keep: dict[int, float] | None = None
-) -> Scan:
-    """Match rescored ``scores`` for each K and each lambda of the criterion.
-
-    keep: by K, the lambda whose matching is returned; with it only some other lambdas of a long
-    grid are tried. All queries take part; queries without a correct item are in no figure."""
-    tried = [(row, k, column) for row, k in enumerate(ks) for column in _columns(criterion, (keep or {}).get(k))]
-    settings = [Allowance(k, criterion.lambdas[column]) for _, k, column in tried]
-    counts, matchings = np.full((len(ks), len(criterion.lambdas)), _NOT_TRIED), {}
-    matched = criterion.match(scores, settings, truth)
-    for (row, k, column), setting, pairs in zip(tried, settings, matched, strict=True):
-        counts[row, column] = len(np.unique(pairs.rows[truth.holds(pairs.rows, pairs.columns)]))
-        if (keep or {}).get(k) == setting.lam:
-            matchings[k] = pairs
-    return Scan(counts, len(truth.judged()), matchings)
-
-
-def _columns(criterion: Criterion, lam: float | None) -> list[int]:
-    count = len(criterion.lambdas)
-    if lam is None:
-        return list(range(count))
-    return sorted({*range(0, count, -(-count // _DRAWN)), count - 1, criterion.lambdas.index(lam)})
-
-
-def recalls(scans: Sequence[Scan]) -> Float[np.ndarray, "ks lambdas"]:
-    """R@K in percent over the folds; 0 without correct items, NaN where not tried."""
-    shares = [100.0 * scan.answered / max(1, scan.queries) for scan in scans]
-    return np.where(scans[0].answered == _NOT_TRIED, np.nan, np.mean(shares, axis=0))
-
-
 class RankedFold(NamedTuple):
-    """A direction of a fold. notes: of the rescoring; scan: of lambdas, if one was chosen."""
+    """A direction of a fold. notes: of the rescoring."""
 
     outcome: Outcome
     notes: dict[str, float]
-    scan: Scan | None
 
 
 @dataclass(frozen=True)
@@ -272,20 +220,16 @@ def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths
     tiled = both_ways.ranked(scores, truths, ties, max(KS)) if one_pass else None
     rankings = []
     for place, (choice, rescored, truth) in enumerate(zip(tuned, scores, truths, strict=True)):
-        scan = None
         if choice.criterion.matching:
-            outcome, scan = _matched(choice, rescored, truth)
+            settings = [Allowance(k, lam) for k, lam in choice.lambdas.items()]
+            matchings = choice.criterion.match(rescored, settings, truth)
+            outcome = evaluation.matched(dict(zip(choice.lambdas, matchings, strict=True)), truth)
         elif tiled:
             outcome = evaluation.outcome(*tiled[place], truth, KS, depths)
         else:
             outcome = evaluation.rank(rescored, truth, ties, depths=depths)
-        rankings.append(RankedFold(outcome, dict(rescored.notes), scan))
+        rankings.append(RankedFold(outcome, dict(rescored.notes)))
     return rankings
-
-
-def _matched(tuned: Tuned, scores: Scores, truth: Truth) -> tuple[Outcome, Scan | None]:
-    scan = scan_relaxation(tuned.criterion, scores, truth, keep=tuned.lambdas)
-    return evaluation.matched(scan.matchings, truth), None if tuned.recalls is None else scan
 
 
 def choose_parameters(criterion: Criterion, trials: Sequence[Trial], everything: bool) -> Tuned:
@@ -302,11 +246,21 @@ def choose_parameters(criterion: Criterion, trials: Sequence[Trial], everything:
     lambdas = criterion.lambdas
     if len(lambdas) < 2:
         return Tuned(criterion, dict.fromkeys(KS, lambdas[0]) if lambdas else {}, chosen=chosen)
-    scans = [scan_relaxation(criterion, trial.under(criterion), trial.truth) for trial in trials]
-    places = np.sum([scan.answered for scan in scans], axis=0).argmax(axis=1)
-    by_k = {k: lambdas[place] for k, place in zip(KS, places, strict=True)}
-    tuned = Tuned(criterion, by_k, recalls(scans))
+    answered = [_answered(criterion, trial) for trial in trials]
+    by_k = {k: lambdas[place] for k, place in zip(KS, np.sum(answered, axis=0).argmax(axis=1), strict=True)}
+    queries = [max(1, len(trial.truth.judged())) for trial in trials]
+    shares = [100.0 * counts / count for counts, count in zip(answered, queries, strict=True)]
+    tuned = Tuned(criterion, by_k, np.mean(shares, axis=0))
     return replace(tuned, chosen=chosen | {"lambda": tuned.lambda_by_k()})
+
+
+def _answered(criterion: Criterion, trial: Trial) -> Int[np.ndarray, "ks lambdas"]:
+    """The number of queries that are matched with a correct item, for each K and lambda. All
+    queries take part; queries without a correct item are in no figure."""
+    settings = [Allowance(k, lam) for k in KS for lam in criterion.lambdas]
+    matchings = criterion.match(trial.under(criterion), settings, trial.truth)
+    rows = [pairs.rows[trial.truth.holds(pairs.rows, pairs.columns)] for pairs in matchings]
+    return np.array([len(np.unique(queries)) for queries in rows]).reshape(len(KS), -1)
 
 
 def _best_rescoring(criterion: Criterion, trials: Sequence[Trial]) -> Criterion:

@@ -144,6 +144,7 @@ BAD = {
     "latin 1": (_file("Sentences/11.txt", b"caf\xe9\n"), "11.txt line 1: not UTF-8"),
     "two splits": (_file("val.txt", "11\n"), "val.txt line 1: picture '11' was given to"),
     "no number": (_file("val.txt", "../x\n"), "val.txt line 1: '../x' is no picture's id; expected a number"),
+    "more than int64": (_file("val.txt", "9" * 23 + "\n"), f"val.txt line 1: '{'9' * 23}' is no picture's id"),
     "no boxes": (lambda folder: entities(folder, {11: ("train", LINES, marked(11, {(8,): "scene"}))}) and None, "raw: no phrase of the captions has a box"),
 }  # fmt: skip
 

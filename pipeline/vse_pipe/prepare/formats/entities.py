@@ -108,8 +108,8 @@ def _listed(source: Path) -> Iterator[tuple[str, str, str]]:
         path = source / f"{split}.txt"
         for number, line in enumerate(sources.read_lines(path), 1):
             where, name = f"{path} line {number}", line.strip().removesuffix(".jpg")
-            if name and not name.isdecimal():
-                raise InputError(f"{where}: {name[:40]!r} is no picture's id; expected a number")
+            if name and not (name.isdecimal() and len(name) < 19):
+                raise InputError(f"{where}: {name[:40]!r} is no picture's id; expected a number of at most 18 digits")
             if name:
                 sources.refuse_repeated(places, str(int(name)), "picture", where)
                 yield where, name, split

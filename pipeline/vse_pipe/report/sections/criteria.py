@@ -98,7 +98,6 @@ def _cell(row: pd.Series, result: Evaluation, right: list[int], direction: str, 
 
 def relaxation(results: Results, collector: Collector) -> dict | None:
     """None when no criterion chose its lambda."""
-    names = {"validation": "validation", "ranked": results.params.evaluate.split}
 
     def of_run(run: RunResult, group: Group) -> dict | None:
         relaxations = {name: result.relaxation for name, result in run.evaluations.items()}
@@ -110,7 +109,7 @@ def relaxation(results: Results, collector: Collector) -> dict | None:
         return {"criteria": list(tables), "sides": sides}
 
     groups = _by_run(results, of_run)
-    return {"groups": groups, "names": names} if groups else None
+    return {"groups": groups} if groups else None
 
 
 def _relaxation_side(table: pd.DataFrame, direction: str) -> dict:
@@ -127,12 +126,9 @@ def _relaxation_side(table: pd.DataFrame, direction: str) -> dict:
 
 
 def _chosen(name: str, table: pd.DataFrame) -> dict:
-    """Of the curves of validation and of the ranked split: the first value, that at the chosen
-    lambda, and the last."""
-    chosen = table[table["chosen"]].iloc[0]
-    first, last = (table.bfill().iloc[0], table.ffill().iloc[-1])
-    parts = {part: [first[part], chosen[part], last[part]] for part in ("lambda", "validation", "ranked")}
-    return {"inference": name, **parts}
+    """The first lambda and its recall, those that were chosen, and the last."""
+    rows = table.iloc[0], table[table["chosen"]].iloc[0], table.iloc[-1]
+    return {"inference": name, **{part: [row[part] for row in rows] for part in ("lambda", "validation")}}
 
 
 _K = 10
