@@ -234,7 +234,7 @@ def test_tensors_in_tensors_out():
 
 BAD = {
     "no owners": (lambda: vp.rank(IMAGES, CAPTIONS), "owners is missing: 120 captions for 40 images"),
-    "same bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=CAPTIONS, bank_images=BANK), "the bank holds 120 of the vectors that are ranked"),
+    "same bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, bank=CAPTIONS, bank_images=BANK), "120 of the 120 captions that are ranked are in the bank too"),
     "validation is test": (
         lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm", validation=(IMAGES[::-1], CAPTIONS[::-1], 39 - OWNERS[::-1])),
         "40 of the 40 images that are ranked are in the validation data",

@@ -156,4 +156,4 @@ def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
             table = table.set_column(at, table.schema.field(key), pc.add(table[key], 100_000))
         pq.write_table(table, bank / name, write_page_checksum=True)
     err = failure(call, 3, "--set", f"evaluate.bank={bank}", "evaluate", "--run", "sum")
-    assert "of the vectors that are ranked, the first is image_id beach/" in " ".join(err.split())
+    assert "images that are ranked are in the bank" in " ".join(err.split())

@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 
 from tests.sealed import made_anew
 from tests.toy_project import PARAMS, WORDS, kept, load_params, ready, write_prepared
-from vse_pipe.artifacts import captions, embeddings, evaluation, features, identity, model_files, names
+from vse_pipe.artifacts import captions, embeddings, features, identity, model_files
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.text import END, START, UNK
@@ -162,27 +161,6 @@ def test_without_val_the_runs_own_chooses_what_is_open(project, criterion, tune)
         _put("val", "on_bare", ["train", "test"])
         expected = evaluate(params, "on_bare", [criterion], "cpu")[criterion]
     assert chosen[criterion] == expected
-
-
-def test_a_picture_that_both_data_sets_name_alike_chooses_no_parameter_for_itself(project):
-    """The two number their names in other orders, so the same picture has another number in each."""
-    lent, moved = paths.embedded("sum"), paths.embedded("on_bare")
-    with kept(lent, moved):
-        theirs, ours = _sides("sum")[0], _sides("on_bare")[0]
-        shared, place = np.flatnonzero(theirs.splits == "val")[0], np.flatnonzero(ours.splits == "test")[0]
-        vectors = ours.vectors.copy()
-        vectors[place] = theirs.vectors[shared]
-        embeddings.write(moved / embeddings.IMAGES, replace(ours, vectors=vectors))
-        for folder, ids, row in ((lent, theirs.ids, shared), (moved, ours.ids, place)):
-            texts = [f"{folder.name} {number}" for number in ids]
-            texts[row] = "the same"
-            names.write(folder, names.TextIds.from_columns(image_id=(ids, pa.array(texts))))
-        assert list(evaluate(project, "on_bare", ["nns", "rgm"], "cpu")) == ["nns"]
-        for folder in (lent, moved):
-            (folder / names.NAME).unlink()
-    why = evaluation.read_unmeasured(paths.evaluations("on_bare"))["rgm"]
-    assert "holds 1 of the vectors that are ranked" in why
-    assert "the same" in why
 
 
 SEEN, SAID = Path("data/extract/strange/of_strange"), Path("data/extract/toy/bags")

@@ -78,14 +78,3 @@ def test_one_model_under_two_names_is_one_model(tmp_path):
     made("hal_on_mine", "a" * 64, first)
     with pytest.raises(InputError, match=r"model_sha256 is 'b{64}', that of .* is 'a{64}'"):
         made("max", "b" * 64, first)
-
-
-def test_captions_in_turn_belong_to_the_images_as_many_to_each(tmp_path, capsys):
-    np.save(tmp_path / "a.npy", np.eye(3))
-    np.save(tmp_path / "b.npy", np.eye(3).repeat(2, axis=0))
-    vectors = Vectors.of_files(tmp_path / "a.npy", tmp_path / "b.npy").with_captions_in_turn()
-    assert vectors.split(WHOLE, CPU).caption_images.tolist() == [0, 0, 1, 1, 2, 2]
-    assert "2 captions in turn for each image of" in capsys.readouterr().err
-    np.save(tmp_path / "b.npy", np.ones((7, 3)))
-    with pytest.raises(InputError, match=r"b\.npy: 7 captions of 3 images; give Parquet with image_id"):
-        Vectors.of_files(tmp_path / "a.npy", tmp_path / "b.npy").with_captions_in_turn()

@@ -10,7 +10,7 @@ from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import AsJson, Device, RankedName
 from vse_pipe.core.errors import InputError, UsageError
 
-Images = Annotated[Path | None, Option(help="vectors: .parquet (image_id, embedding), .npy, .safetensors")]
+Images = Annotated[Path | None, Option(help="vectors: .parquet (image_id, embedding) or .npy")]
 Captions = Annotated[Path | None, Option(help="vectors: .parquet (caption_id, image_id, embedding), ..")]
 ImageIds = Annotated[Path | None, Option(help="ids of images in an array: .npy, or lines (default: 0, 1, ...)")]
 CaptionIds = Annotated[Path | None, Option(help="ids of captions in an array, likewise")]

@@ -23,7 +23,7 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria, rows
 from vse_pipe.ranking.fragments import plain
 from vse_pipe.ranking.recall import Relevance
-from vse_pipe.ranking.split import OWN, BankSource, cosine, disjoint
+from vse_pipe.ranking.split import OWN, BankSource, cosine
 from vse_pipe.ranking.vectors import NO_IMAGE, WHOLE, Vectors
 
 DEFAULT_CRITERIA = ("nns", "is", "csls")
@@ -64,8 +64,7 @@ def read(
         further = (
             Vectors.of_files(*files, similarity, partner=ranked) if any(files) else None for files in (bank, val)
         )
-        bank_vectors, validation = further
-    return VectorSets(ranked, bank_vectors, validation and validation.with_captions_in_turn())
+        return VectorSets(ranked, *further)
 
 
 def task_of_vectors(
@@ -97,11 +96,9 @@ def task_of_vectors(
         bank = validation_bank = BankSource(
             where if bank_vectors.files else "given", bank_vectors.split(WHOLE, device, paired=False)
         )
-        disjoint(bank.split, split, where, "bank", names)
     validation = None if val is None else val.split(WHOLE, device)
-    for further, name in ((bank.split, "bank"), (validation, "validation data")):
-        for kind in ("images", "captions") if further is not None else ():
-            rows.require_others(getattr(split, kind), getattr(further, kind), kind, name)
+    rows.require_others(split, bank.split, "bank")
+    rows.require_others(split, validation, "validation data")
     about: dict[str, object] = {"similarity": vectors.compared_by}
     if vectors.files:
         about |= dict(zip(("images", "captions"), vectors.where, strict=True))

@@ -21,8 +21,9 @@ from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.criteria import Criterion, Trial, trials
 from vse_pipe.ranking.fragments import Fused
 from vse_pipe.ranking.graded import Graded
+from vse_pipe.ranking.rows import require_others
 from vse_pipe.ranking.scores import Similarity
-from vse_pipe.ranking.split import OWN, BankSource, Split, disjoint
+from vse_pipe.ranking.split import OWN, BankSource, Split
 from vse_pipe.ranking.vectors import Vectors
 
 Embedded = Vectors | Ensemble
@@ -78,11 +79,13 @@ class Task:
                 lacking += f", nor does {source.folder}"
             else:
                 validation, tuned_on = _lent(embedded, source, "val", device), f"val of {moved['trained_on']}"
+                require_others(split, validation, tuned_on)
         bank = validation_bank = BankSource(options.split)
         lender = _lender(params, run, embedded, options.bank, training)
         if options.bank != OWN and (lender is not embedded or options.bank != options.split):
             bank = validation_bank = _bank(embedded, lender, options, device)
-            disjoint(bank.split, split, "evaluate.bank", "bank", embedded.names)
+            if lender is not embedded or options.bank not in _SPLITS:
+                require_others(split, bank.split, f"bank {bank.name}")
             if tuned_on and options.bank == "train" and (source := training()) and source.has("train"):
                 of_training = _lent(embedded, source, "train", device)
                 validation_bank = BankSource(f"train of {moved['trained_on']}", of_training)
@@ -125,13 +128,9 @@ class Task:
 
     def validation_trials(self, sets: int = 1) -> dict[str, list[Trial]]:
         """The validation folds that choose parameters, by direction. sets: see ``criteria.trials``.
-
-        Raises InputError without validation data, and when the ranked split or the bank shares
-        items with them."""
+        Raises InputError without validation data."""
         if self.validation is None:
             raise InputError(f"{self.lacking}; give parameters, such as inference.rgm.lam")
-        disjoint(self.validation, self.split, "validation data", "split", self.names)
-        disjoint(self.validation_bank.split, self.validation, "validation data", "bank", self.names)
         folds = evaluation.tuning_folds(self.validation, self.options)
         return trials(folds, self.validation_bank, self.similarity, self.options.memory, sets)
 

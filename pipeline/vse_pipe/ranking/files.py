@@ -1,9 +1,9 @@
-"""Files of vectors and ids: .npy, .parquet, .safetensors, and lines of text."""
+"""Files of vectors and ids: .npy, .parquet, and lines of text. All ids are read as text; ``Book``
+tells which are numbers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,18 +28,16 @@ class Book:
         self._texts = {key: pa.array([], pa.string()) for key in KEYS}
         self._kinds: dict[str, tuple[str, str]] = {}
 
-    def numbers(self, key: str, where: str, ids: np.ndarray | pa.Array) -> np.ndarray:
-        """The int64 numbers of ids; int64 ids stay as they are. Raises InputError for mixed kinds
-        and invalid ids."""
-        if isinstance(ids, pa.Array) and not self.texts(key) and core_text.are_numbers(ids):
-            ids = ids.cast(pa.int64()).to_numpy()
-        kind = "text" if isinstance(ids, pa.Array) else "numbers"
+    def numbers(self, key: str, where: str, ids: pa.Array) -> np.ndarray:
+        """The int64 numbers of ids. Raises InputError for text beside numbers, and invalid ids."""
+        are_numbers = not self.texts(key) and core_text.are_numbers(ids)
+        kind = "numbers" if are_numbers else "text"
         first_kind, first = self._kinds.setdefault(key, (kind, where))
         if kind != first_kind:
             raise InputError(f"{where}: the {key}s are {kind}, those of {first} are {first_kind}; write them alike")
-        if not isinstance(ids, pa.Array):
-            return ids
-        joined = pc.unique(pa.concat_arrays([self._texts[key], ids.cast(pa.string())]))
+        if are_numbers:
+            return ids.cast(pa.int64()).to_numpy()
+        joined = pc.unique(pa.concat_arrays([self._texts[key], ids]))
         if wrong := core_text.objection(joined):
             raise InputError(f"{where}: {key} {wrong[1]}")
         self._texts[key] = joined
@@ -64,29 +62,30 @@ class Book:
         return TextIds.from_columns(**columns) if columns else None
 
 
-Ids: TypeAlias = np.ndarray | pa.Array
-
-
 @dataclass(frozen=True)
 class Content:
-    """vectors: (rows, dim) of floats; ids, owners: int64 or text (rows,), None where the file has
-    none; owners: the image of each caption; about: the footer."""
+    """vectors: (rows, dim) of floats; ids, owners: text (rows,), None where the file has none;
+    owners: the image of each caption; about: the footer."""
 
     vectors: np.ndarray
-    ids: Ids | None = None
-    owners: Ids | None = None
+    ids: pa.Array | None = None
+    owners: pa.Array | None = None
     about: dict[str, str] = field(default_factory=dict)
 
 
 def read_vectors(path: Path, key: str) -> Content:
     """The vectors in a file. key: image_id or caption_id, the kind of its ids.
 
-    Raises UsageError for another suffix than those of ``LOADERS``, MissingResource for a missing
-    file, InputError for unfit content and IntegrityError for a damaged file."""
-    if path.suffix not in LOADERS:
-        suffixes = ", ".join(LOADERS)
-        raise UsageError(f"{path}: unknown kind of file '{path.suffix}'; known: {suffixes}")
-    return LOADERS[path.suffix](existing(path), key)
+    Raises UsageError for another suffix than .npy and .parquet, MissingResource for a missing file,
+    InputError for unfit content and IntegrityError for a damaged file."""
+    if path.suffix == ".parquet":
+        return _parquet(path, key)
+    if path.suffix != ".npy":
+        raise UsageError(f"{path}: unknown kind of file '{path.suffix}'; known: .npy, .parquet")
+    array = _open_npy(existing(path))
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2:
+        raise InputError(f"{path}: {_described(array)}; expected rows x values of float16, float32 or float64")
+    return Content(array if array.dtype.isnative else np.array(array, array.dtype.newbyteorder("=")))
 
 
 def existing(path: Path) -> Path:
@@ -107,34 +106,6 @@ def _parquet(path: Path, key: str) -> Content:
     return Content(parquet_vectors(path, table, key), ids[key], owners, tables.footer(table))
 
 
-def _npy(path: Path, key: str) -> Content:
-    return Content(_matrix(str(path), _open_npy(path)))
-
-
-def _safetensors(path: Path, key: str) -> Content:
-    """The only tensor of the file, or that named embedding, image or caption."""
-    import torch
-    from safetensors import safe_open
-
-    side = key.removesuffix("_id")
-    memory.reserve(str(path), path.stat().st_size)
-    with damaged(path, "not a whole file of safetensors"), safe_open(path, framework="pt") as file:
-        names = list(file.keys())
-        candidates = [name for name in names if name in ("embedding", side) or len(names) == 1]
-        if not candidates:
-            raise InputError(f"{path}: holds {', '.join(names) or 'no tensor'}; expected one, or embedding or {side}")
-        tensor = file.get_tensor(candidates[0])
-    array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-    return Content(_matrix(f"{path}: tensor '{candidates[0]}'", array))
-
-
-LOADERS: dict[str, Callable[[Path, str], Content]] = {
-    ".parquet": _parquet,
-    ".npy": _npy,
-    ".safetensors": _safetensors,
-}
-
-
 def _open_npy(path: Path) -> np.ndarray:
     """The array, memory-mapped."""
     array = arrays.open_npy(path, InputError)
@@ -142,35 +113,25 @@ def _open_npy(path: Path) -> np.ndarray:
     return array
 
 
-def _matrix(where: str, array: np.ndarray) -> np.ndarray:
-    """The array (rows, dim) of floats in native byte order. Raises InputError for others."""
-    if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2:
-        raise InputError(f"{where}: {_described(array)}; expected rows x values of float16, float32 or float64")
-    return array if array.dtype.isnative else np.array(array, array.dtype.newbyteorder("="))
-
-
 def _described(array: np.ndarray) -> str:
     return f"an array {' x '.join(map(str, array.shape)) or 'of no dimension'} of {array.dtype}"
 
 
-def read_ids(path: Path, rows: int, vectors: str) -> Ids:
-    """int64 or text ids (rows,) from a .npy array, or from a text file with one id a line. vectors:
-    the file with the vectors, for messages. Raises InputError for other content."""
-    is_text = existing(path).suffix != ".npy"
-    ids = _lines(path) if is_text else _array_ids(path, np.array(_open_npy(path)))
+def read_ids(path: Path, rows: int, vectors: str) -> pa.Array:
+    """The ids (rows,) in a .npy array, or in a text file with one id a line. vectors: the file with
+    the vectors, for messages. Raises InputError for other content."""
+    ids = _array_ids(path) if existing(path).suffix == ".npy" else _lines(path)
     if len(ids) != rows:
         raise InputError(f"{path}: {len(ids)} ids for the {rows} vectors of {vectors}")
     return ids
 
 
-def _array_ids(path: Path, ids: np.ndarray) -> Ids:
+def _array_ids(path: Path) -> pa.Array:
+    ids = _open_npy(path)
     if ids.dtype.kind not in "iuU" or ids.ndim != 1:
         raise InputError(f"{path}: {_described(ids)}; expected one integer or text for each vector")
-    try:
-        column = pa.array(ids)
-        return column if ids.dtype.kind == "U" else column.cast(pa.int64()).to_numpy()
-    except (UnicodeError, ValueError) as error:  # beyond int64, or code points that are no characters
-        raise InputError(f"{path}: its ids are neither int64 nor UTF-8 text ({error})") from error
+    with damaged(path, "its ids are no UTF-8 text", InputError):
+        return pa.array(np.array(ids)).cast(pa.string())
 
 
 def _lines(path: Path) -> pa.Array:
@@ -206,22 +167,14 @@ def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = (
     return table
 
 
-def parquet_ids(path: Path, table: pa.Table, name: str) -> Ids:
-    """An integer column as int64, or a column of text. Raises InputError for other types, nulls and
-    values beyond int64."""
+def parquet_ids(path: Path, table: pa.Table, name: str) -> pa.Array:
+    """A column of integers or text, as text. Raises InputError for other types and nulls."""
     column = table[name]
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    is_text = any(is_kind(column.type) for is_kind in kinds)
-    if column.null_count or not (is_text or pa.types.is_integer(column.type)):
-        nulls = column.null_count
-        raise InputError(f"{path}: column '{name}' is {column.type} with {nulls} nulls, expected int64 or text")
-    try:
-        column = column.cast(pa.string() if is_text else pa.int64())
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: column '{name}' has values beyond int64 ({error})") from error
-    return pa.concat_arrays(column.chunks or [pa.array([], pa.string())]) if is_text else column.to_numpy()
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_integer)
+    if column.null_count or not any(is_kind(kind) for is_kind in kinds):
+        raise InputError(f"{path}: column '{name}' is {kind} with {column.null_count} nulls, expected int64 or text")
+    return column.cast(kind).cast(pa.string()).combine_chunks()
 
 
 def parquet_vectors(path: Path, table: pa.Table, key: str) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from vse_pipe.core.errors import InputError
@@ -169,23 +169,6 @@ def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
     else:
         sums = side.sum(dim=1)
     return torch.nn.functional.normalize(sums, dim=1)
-
-
-def same(
-    left: Sides, left_rows: Sequence[int] | np.ndarray, right: Sides, right_rows: Sequence[int] | np.ndarray
-) -> Bool[Tensor, " pairs"]:
-    """Whether row ``left_rows[i]`` of the left side equals ``right_rows[i]`` of the right."""
-    left, right = take(left, torch.as_tensor(left_rows)), take(right, torch.as_tensor(right_rows))
-    if isinstance(left, Several) and isinstance(right, Several) and len(left.parts) == len(right.parts):
-        rows = range(len(left))
-        parts = zip(left.parts, right.parts, strict=True)
-        return torch.stack([same(left_part, rows, right_part, rows) for left_part, right_part in parts]).all(dim=0)
-    if isinstance(left, Words) and isinstance(right, Words):
-        captions = zip(left.pieces(), right.pieces(), strict=True)
-        return torch.tensor([torch.equal(*pair) for pair in captions], dtype=torch.bool)
-    if not isinstance(left, Tensor) or not isinstance(right, Tensor) or left.shape != right.shape:
-        return torch.zeros(len(left), dtype=torch.bool)
-    return (left == right).flatten(1).all(dim=1).cpu()
 
 
 def _numbers(side: Sides) -> bool:

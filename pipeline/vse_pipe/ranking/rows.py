@@ -8,7 +8,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError, UsageError, unknown
-from vse_pipe.ranking.fragments import blocks
+from vse_pipe.ranking.fragments import blocks, plain
+from vse_pipe.ranking.split import Split
 
 PRODUCTS = ("cosine", "dot")
 _AT_ONCE = 256  # rows of 1,024 numbers in float64 stay in the cache
@@ -89,16 +90,19 @@ def require_distinct(where: str, vectors: Float[Tensor, "rows dim"], owners: Int
     )
 
 
-def require_others(
-    ranked: Float[Tensor, "rows dim"], further: Float[Tensor, "others width"], kind: str, name: str
-) -> None:
-    """Raises InputError when most ranked vectors are among further ones too. A few may be, such as
-    captions of equal words. kind: images or captions; name: of the further ones."""
-    count = int(np.isin(_as_bytes(ranked), _as_bytes(further)).sum()) if len(further) else 0
-    if 2 * count > len(ranked):
-        raise InputError(
-            f"{count} of the {len(ranked)} {kind} that are ranked are in the {name} too: these have to be other vectors"
-        )
+def require_others(ranked: Split, further: Split | None, name: str) -> None:
+    """Raises InputError when most ranked images or captions are among the ``further`` ones too,
+    whatever their ids. A few may be, such as captions of equal words; fragments are not compared.
+    name: of the further ones."""
+    for kind in ("images", "captions") if further is not None else ():
+        sides = getattr(ranked, kind), getattr(further, kind)
+        if not (all(map(plain, sides)) and len(sides[1])):
+            continue
+        count = int(np.isin(_as_bytes(sides[0]), _as_bytes(sides[1])).sum())
+        if 2 * count > len(sides[0]):
+            raise InputError(
+                f"{count} of the {len(sides[0])} {kind} that are ranked are in the {name} too: these have to be other vectors"
+            )
 
 
 def _as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:

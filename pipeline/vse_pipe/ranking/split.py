@@ -6,10 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.bank import Bank
-from vse_pipe.ranking.fragments import Several, Sides, plain, pooled, same, take
+from vse_pipe.ranking.fragments import Several, Sides, plain, pooled, take
 from vse_pipe.ranking.recall import Relevance, Truth
 from vse_pipe.ranking.scores import Scores, Similarity
 
@@ -114,29 +112,6 @@ class BankSource:
             forward = Scores.from_sides(fold.images, source.captions, similarity, memory=memory, sets=sets)
             queries = forward.transposed()
         return Bank(queries, False, gallery)
-
-
-def disjoint(split: Split | None, ranked: Split, where: str, label: str, names: TextIds | None = None) -> None:
-    """Raises InputError when ``split`` holds an image or a caption that is ranked. label: name of
-    ``split`` in the message; names: of ids that are text.
-
-    Ids may coincide by chance between data sets, so only an equal id with an equal vector
-    counts."""
-    if split is None:
-        return
-    sides = [
-        ("image_id", split.image_ids, split.images, ranked.image_ids, ranked.images),
-        ("caption_id", split.caption_ids, split.captions, ranked.caption_ids, ranked.captions),
-    ]
-    for kind, left_ids, left, right_ids, right in sides:
-        ids, *rows = np.intersect1d(left_ids, right_ids, return_indices=True)
-        ids = ids[same(left, rows[0], right, rows[1]).numpy()] if len(ids) else ids
-        if len(ids):
-            first = names.label(kind, int(ids[0])) if names else ids[0]
-            raise InputError(
-                f"{where}: the {label} holds {len(ids)} of the vectors that are ranked, the first is {kind} {first}; it "
-                "must have none of them"
-            )
 
 
 def cosine(left: Tensor, right: Tensor) -> Tensor:

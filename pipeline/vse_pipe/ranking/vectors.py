@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from jaxtyping import Float, Int64
 
@@ -15,7 +16,6 @@ from vse_pipe.artifacts import embeddings, identity, names
 from vse_pipe.artifacts.embeddings import FragmentSide, Side
 from vse_pipe.artifacts.images import PROPOSAL
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import require, sha256
 from vse_pipe.project import paths
@@ -218,23 +218,11 @@ class Vectors:
         """The texts of ids; None where all ids are numbers."""
         return names.read(self.folder) if self.book is None else self.book.names()
 
-    def with_captions_in_turn(self) -> "Vectors":
-        """The vectors; captions that name no image follow each other, as many for each image.
-        Raises InputError where they are no whole number an image."""
-        if not (self.captions.image_ids == NO_IMAGE).all():
-            return self
-        count, most = len(self.images.ids), len(self.captions.ids)
-        if most % count:
-            raise InputError(f"{self.where[1]}: {most} captions of {count} images; give Parquet with image_id")
-        each = most // count
-        say(f"{self.where[1]}: {each} captions in turn for each image of {self.where[0]}")
-        return replace(self, captions=replace(self.captions, image_ids=np.repeat(self.images.ids, each)))
-
     def similarity(self, device: torch.device | None = None) -> Similarity:
         """The function of (images, captions) named in the footer, larger is closer; its weights on
         ``device``. Vectors of files and arrays have inner products.
 
-        Raises as ``member``, IntegrityError when its weights are damaged."""
+        Raises as ``member``, IntegrityError for other weights than the footer's."""
         if self.book is not None:
             return cosine
         member, about, path = self.member(), self.images.about, self.folder / embeddings.WEIGHTS
@@ -288,7 +276,8 @@ def _side_of_file(
     count = len(content.vectors)
     numbers, stored = np.arange(count), content.ids if ids is None else files.read_ids(ids, count, str(path))
     if stored is not None or is_counted:
-        numbers = book.numbers(key, str(ids or path), numbers if stored is None else stored)
+        stored = pa.array(numbers).cast(pa.string()) if stored is None else stored
+        numbers = book.numbers(key, str(ids or path), stored)
     images: np.ndarray = numbers
     if key == "caption_id":
         named = content.owners if owners is None else files.read_ids(owners, count, str(path))
