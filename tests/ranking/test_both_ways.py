@@ -47,7 +47,7 @@ def sides_of(images, captions, owners, similarity=product, bare=0):
 
 def both(sides, criterion, ties="pessimistic"):
     tuned = Tuned(criteria.parse(criterion, OPTIONS), {})
-    return [one for one, _, _ in rank_fold([tuned, tuned], sides, ties, Depths())]
+    return rank_fold([tuned, tuned], sides, ties, Depths())
 
 
 def check_strips_give_the_same(found, sides, criterion, ties="pessimistic"):

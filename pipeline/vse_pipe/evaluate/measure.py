@@ -14,7 +14,7 @@ from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.evaluate.task import Task
 from vse_pipe.ranking import criteria, evaluation
-from vse_pipe.ranking.criteria import Criterion, RankedFold, Trial, Tuned
+from vse_pipe.ranking.criteria import Criterion, Trial, Tuned
 from vse_pipe.ranking.intervals import intervals
 from vse_pipe.ranking.split import Split
 
@@ -87,8 +87,7 @@ class Measurement:
         rankings = [
             criteria.rank_fold(list(choices.values()), sides, self.options.ties, self.depths) for sides in folds
         ]
-        by_direction = dict(zip(artefact.DIRECTIONS, zip(*rankings, strict=True), strict=True))
-        outcomes = {direction: [ranking.outcome for ranking in rows] for direction, rows in by_direction.items()}
+        outcomes = dict(zip(artefact.DIRECTIONS, map(list, zip(*rankings, strict=True)), strict=True))
         tables = _tables(outcomes, self.folds)
         metrics = {
             **self.task.about,
@@ -96,7 +95,7 @@ class Measurement:
             **self._circumstances(criterion),
             "parameters": {direction: choice.parameters() for direction, choice in choices.items()},
             "tuned": {direction: choice.chosen for direction, choice in choices.items()},
-            "notes": _notes(by_direction),
+            "notes": _notes(outcomes),
             "intervals": self._intervals(tables),
             **_metrics(outcomes, self.folds, self.task.split),
         }
@@ -142,7 +141,7 @@ class Measurement:
         return rounded(intervals(ranks, occurrence, resamples, self.task.seed)) if resamples else {}
 
 
-def _notes(by_direction: dict[str, tuple[RankedFold, ...]]) -> dict[str, dict[str, float]]:
+def _notes(by_direction: dict[str, list[evaluation.Outcome]]) -> dict[str, dict[str, float]]:
     """The largest of each note over the folds, by direction."""
     notes: dict[str, dict[str, float]] = {}
     for direction, rows in by_direction.items():

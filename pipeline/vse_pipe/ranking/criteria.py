@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -123,13 +123,6 @@ def foldable(inference: str, options: dict[str, Strict]) -> Criterion:
     return criterion
 
 
-class RankedFold(NamedTuple):
-    """A direction of a fold. notes: of the rescoring."""
-
-    outcome: Outcome
-    notes: dict[str, float]
-
-
 @dataclass(frozen=True)
 class Trial:
     """One direction of one fold. finish: orders the best items of scores under a criterion anew, as
@@ -208,7 +201,7 @@ def _cascades(
     }
 
 
-def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths: Depths) -> list[RankedFold]:
+def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths: Depths) -> list[Outcome]:
     """Both directions of a fold, ranked in one pass where there are many scores.
 
     All queries are ranked and correct hubs; the outcome leaves out queries without a correct item.
@@ -218,7 +211,7 @@ def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths
     # The second model of a cascade, and a matching, look at all items of a query at once.
     one_pass = not any(choice.criterion.matching for choice in tuned) and both_ways.can_pass(scores)
     tiled = both_ways.ranked(scores, truths, ties, max(KS)) if one_pass else None
-    rankings = []
+    outcomes = []
     for place, (choice, rescored, truth) in enumerate(zip(tuned, scores, truths, strict=True)):
         if choice.criterion.matching:
             settings = [Allowance(k, lam) for k, lam in choice.lambdas.items()]
@@ -228,8 +221,8 @@ def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths
             outcome = evaluation.outcome(*tiled[place], truth, KS, depths)
         else:
             outcome = evaluation.rank(rescored, truth, ties, depths=depths)
-        rankings.append(RankedFold(outcome, dict(rescored.notes)))
-    return rankings
+        outcomes.append(replace(outcome, notes=dict(rescored.notes)))
+    return outcomes
 
 
 def choose_parameters(criterion: Criterion, trials: Sequence[Trial], everything: bool) -> Tuned:

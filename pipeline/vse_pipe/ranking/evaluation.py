@@ -85,7 +85,7 @@ class Outcome:
     """The result of one direction. ranks: float64 (queries,), 0-based, of the best correct item,
     None for a matching; hits: by K, bool (queries,); top: columns of the best max(K) items, or of
     the items matched at that K, query after query; lengths: number of items per query; occurrence:
-    by K, (items,); measures: by name, float64 (queries,), 0 to 1, empty for a matching."""
+    by K, (items,); measures: by name, float64 (queries,), 0 to 1, empty for a matching; notes: of the rescoring."""
 
     ranks: np.ndarray | None
     hits: dict[int, np.ndarray]
@@ -93,6 +93,7 @@ class Outcome:
     lengths: np.ndarray
     occurrence: dict[int, np.ndarray]
     measures: dict[str, np.ndarray] = field(default_factory=dict)
+    notes: dict[str, float] = field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
         """r@K: percent of queries with any correct item among the best K (hit at K), not percent of
