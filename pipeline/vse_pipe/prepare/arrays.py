@@ -54,28 +54,30 @@ def _opened(path: Path) -> np.ndarray:
 
 
 class Splits:
-    """The tables of a data set, filled split by split; caption_id is a running number."""
+    """The tables of a data set, filled split by split; ids are running numbers."""
 
     def __init__(self) -> None:
         self._images: list[pa.Table] = []
         self._captions: list[pa.Table] = []
-        self._count, self._broken = 0, list[str]()
+        self._broken: list[str] = []
+        self._ids, self._numbers = 0, 0
 
-    def add(self, prefix: str, ids: np.ndarray, digests: np.ndarray, texts: list[str], broken: dict[int, str]) -> None:
-        """Add the images and captions of a split; every image has the same number of rows and of
-        captions.
+    def add(self, prefix: str, digests: np.ndarray, texts: list[str], broken: dict[int, str], per_image: int) -> None:
+        """Add the images and captions of a split; every image has the same number of rows.
 
-        prefix: of the files of features; ids: int64 (n,); digests, broken: of ``row_digests``."""
-        split, count = split_of(prefix.removesuffix("all"), prefix), len(ids)
-        repeated, per_image = len(digests) // count, len(texts) // count
+        prefix: of the files of features; digests, broken: of ``row_digests``; per_image: captions
+        of an image."""
+        split, count = split_of(prefix.removesuffix("all"), prefix), len(texts) // per_image
+        repeated = len(digests) // count
         rows, no_size = np.arange(count) * repeated, np.zeros(count, np.int32)
         hexes = [bytes(digest).hex() for digest in digests[rows]]
         files = [f"{prefix}_ims.npy#{row}" for row in rows.tolist()]
+        ids, numbers = self._ids + np.arange(count), self._numbers + np.arange(len(texts))
         self._images.append(image_table(ids, files, pa.repeat(split, count), no_size, no_size, hexes))
-        numbers = self._count + np.arange(len(texts))
         owners, splits = np.repeat(ids, per_image), pa.repeat(split, len(texts))
         self._captions.append(caption_table(numbers, owners, texts, splits))
-        self._count += len(texts)
+        self._ids += count
+        self._numbers += len(texts)
         self._broken += [line for row, line in broken.items() if row % repeated == 0]
 
     def source(self, root: Path) -> Source:

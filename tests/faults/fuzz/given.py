@@ -77,7 +77,6 @@ def _data_sets() -> None:
     entries = [data.entry(number, split) for number, split in enumerate(splits)]
     data.karpathy(Path("json"), entries)
     data.precomp(Path("precomp"), data.three_splits())
-    np.savetxt("precomp/train_ids.txt", [0, 1, 2], "%d")
     Path("cc").mkdir()
     for prefix, count in (("train", 3), ("dev", 1), ("test", 2)):
         np.save(f"cc/{prefix}_ims.npy", data.rows(count))
@@ -158,7 +157,7 @@ def _sides() -> Iterable[Reader]:
 def readers() -> list[Reader]:
     shares = {"val": 0.0, "test": 0.0}
     of_folders = {
-        "precomp": ("train_ims.npy", "train_caps.txt", "train_ids.txt"),
+        "precomp": ("train_ims.npy", "train_caps.txt"),
         "cc": ("train_caps.tsv", "train_ims.npy"),
         "entities": ("Sentences/11.txt", "Annotations/11.xml", "train.txt"),
     }

@@ -60,8 +60,6 @@ def test_a_short_array_whose_length_divides_the_captions_is_refused(tmp_path):
         whole(tmp_path, splits)
     with pytest.raises(InputError, match="captions_per_image 5"):
         whole(tmp_path, splits, captions_per_image=5)
-    found = captions_by_file(whole(tmp_path, splits, captions_per_image={"test": 10}))
-    assert (len(found["test_ims.npy#1"]), len(found["train_ims.npy#1"])) == (10, 5)
 
 
 @settings(max_examples=25, deadline=None)
@@ -91,35 +89,15 @@ def test_testall_is_read_when_asked_for(tmp_path):
     assert whole(tmp_path, splits).images.num_rows == 6
 
 
-IDS = {
-    "numbers": ({"train": "5\n9\n7\n", "dev": "1\n", "test": "3\n4\n"}, [5, 9, 7, 1, 3, 4]),
-    "names": ({"train": "a\nb\nc\n", "dev": "d\n", "test": "e\nf\n"}, [0, 1, 2, 3, 4, 5]),
-    "numbers that start again": ({"train": "0\n1\n2\n", "dev": "0\n", "test": "0\n1\n"}, [0, 1, 2, 3, 4, 5]),
-    "per caption": ({"train": "5\n5\n9\n9\n7\n7\n", "dev": "1\n1\n", "test": "3\n4\n"}, [5, 9, 7, 1, 3, 4]),
-    "of captions": ({"train": "50\n51\n90\n91\n70\n71\n", "dev": "1\n", "test": "3\n4\n"}, [0, 1, 2, 3, 4, 5]),
-    "beyond int64": ({"train": "99999999999999999999\n9\n7\n", "dev": "1\n", "test": "3\n4\n"}, [0, 1, 2, 3, 4, 5]),
-}
-
-
-@pytest.mark.parametrize(("ids", "expected"), IDS.values(), ids=IDS)
-def test_image_ids(tmp_path, ids, expected):
-    for prefix, text in ids.items():
-        (tmp_path / f"{prefix}_ids.txt").write_bytes(text.encode())
-    assert whole(tmp_path).images["image_id"].to_pylist() == expected
-
-
 def _saved(array: np.ndarray, cut: int | None = None, **options) -> bytes:
     stream = io.BytesIO()
     np.save(stream, array, **options)
     return stream.getvalue()[:cut]
 
 
-IMS, CAPS, IDENTIFIERS = "train_ims.npy", "train_caps.txt", "train_ids.txt"
+IMS, CAPS = "train_ims.npy", "train_caps.txt"
 PART = f"{IMS}: not a whole .npy file ("
 SPOILT = {
-    "id twice": (IDENTIFIERS, b"a\nb\na\n", "train_ids.txt image 2: id 'a' was given to"),
-    "ids": (IDENTIFIERS, b"a\nb\n", "train_ids.txt: 2 ids, expected one per image (3) or one per caption (6)"),
-    "groups": (IDENTIFIERS, b"5\n5\n9\n7\n7\n7\n", "train_ids.txt line 4: its image has the id '9'"),
     "wrong rows": (IMS, _saved(rows(4)), "6 captions, 4 rows of features"),
     "truncated": (IMS, _saved(rows(3), -5), "train_ims.npy: not a whole .npy file"),
     "integers": (IMS, _saved(np.ones((3, 4), np.int64)), "holds int64, expected float16, float32 or float64"),

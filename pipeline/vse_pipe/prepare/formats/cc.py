@@ -9,8 +9,6 @@ protocol ``as_is``."""
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare import arrays
 from vse_pipe.prepare import source as sources
@@ -27,15 +25,14 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     missing, truncated or pickled file, another number of lines than rows, a line without two
     fields, a caption that is not UTF-8."""
     sources.existing(source)
-    splits, count = arrays.Splits(), 0
+    splits = arrays.Splits()
     for prefix in params.prefixes:
         listed, features = source / f"{prefix}_caps.tsv", source / f"{prefix}_ims.npy"
         captions = list(_captions(listed))
         digests, broken = arrays.row_digests(features)
         if len(captions) != len(digests):
             raise InputError(f"{listed}: {len(captions)} lines, but {features.name} has {len(digests)} rows")
-        splits.add(prefix, np.arange(count, count + len(captions)), digests, captions, broken)
-        count += len(captions)
+        splits.add(prefix, digests, captions, broken, 1)
     return splits.source(source)
 
 

@@ -98,7 +98,7 @@ class FeatureArrayParams(Strict):
     splits: Annotated[list[Prefix], Field(min_length=1)] = Field(default=["train", "dev", "test"])
     """splits to read"""
 
-    endings: ClassVar[tuple[str, ...]] = ("ims.npy", "caps.txt", "ids.txt")
+    endings: ClassVar[tuple[str, ...]] = ("ims.npy", "caps.txt")
 
     @property
     def prefixes(self) -> list[str]:
@@ -213,19 +213,12 @@ class ParquetOptions(ShardParams):
 class PrecompOptions(FeatureArrayParams):
     test: Literal["test", "testall"] = "test"
     """files of the test split"""
-    captions_per_image: PositiveInt | dict[Prefix, PositiveInt] | None = None
-    """one number, or one a split such as ``{train: 5, test: 1}``; else inferred from the files"""
+    captions_per_image: PositiveInt | None = None
+    """their number; else inferred from the files"""
 
     @property
     def prefixes(self) -> list[str]:
         return [self.test if name == "test" else name for name in super().prefixes]
-
-    def count(self, prefix: str) -> int | None:
-        """Captions per image in the files of a split; None to infer them."""
-        counts = self.captions_per_image
-        if not isinstance(counts, dict):
-            return counts
-        return next((count for split, count in counts.items() if split == prefix.removesuffix("all")), None)
 
 
 class RegionsOptions(Strict):

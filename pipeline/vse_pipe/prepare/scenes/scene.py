@@ -1,8 +1,7 @@
 """A scene of one to four figures on a background, and true captions of it.
 
 Coordinates and lengths are fractions of the image side; x grows to the right and y grows downwards.
-Most captions are true of other scenes too. A caption with few details fits many images, which makes
-hubs; near duplicates differ only in the captions that mention the change."""
+A caption with few details fits many images, which makes hubs."""
 
 import math
 from collections import Counter
@@ -70,7 +69,6 @@ RELATIONS = {
 ANYTHING = ("shape", "figure", "object")
 NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
 SOME = ("some", "a few")
-A_SINGLE = ("a single",)
 OPENERS = ("", "", "there is ", "a picture of ", "an image with ", "we see ")
 OPENERS_OF_COUNTS = ("", "", "a picture of ", "an image with ", "we see ")
 # "uniform" is spoken with a consonant.
@@ -80,8 +78,7 @@ RADII = {"small": 0.085, "medium": 0.125, "large": 0.18}
 MOST_FIGURES = 4
 
 _SIDE, _CENTRE = 0.38, 0.10
-_CLEAR = 0.15
-_NEAR = 0.12
+_CLEAR, _NEAR = 0.15, 0.12
 
 
 @dataclass(frozen=True)
@@ -129,16 +126,12 @@ def place(figure: Figure) -> str | None:
     down = "top" if figure.y < _SIDE else "bottom" if figure.y > 1 - _SIDE else ""
     if across or down:
         return f"{down} {across}".strip()
-    central = abs(figure.x - 0.5) < _CENTRE and abs(figure.y - 0.5) < _CENTRE
-    return "middle" if central else None
+    return "middle" if max(abs(figure.x - 0.5), abs(figure.y - 0.5)) < _CENTRE else None
 
 
 def relations(a: Figure, b: Figure) -> list[str]:
     """The relations of ``a`` to ``b``: ``left of``/``right of``/``above``/``below`` along the
-    longer axis, and ``next to``.
-
-    The list is never empty: two figures that are too close for the first four are near each
-    other."""
+    longer axis, and ``next to``, at least one of them."""
     across, down = a.x - b.x, a.y - b.y
     names = []
     if abs(across) >= max(_CLEAR, abs(down)):
@@ -173,17 +166,13 @@ def sample_scene(rng: np.random.Generator) -> Scene:
 
 def near_duplicate(scene: Scene, rng: np.random.Generator) -> Scene:
     """``scene`` with a single change: a figure's colour, shape or size, two figures swapped, or the
-    background.
-
-    A figure grows only if it has room; if the drawn change is not possible, a colour changes
-    instead."""
+    background. A colour changes where the drawn change has no room."""
     index = int(rng.integers(len(scene.figures)))
     figure = scene.figures[index]
     change = pick(rng, ("colour", "shape", "size", "swap", "pattern"))
     if change == "pattern":
-        return replace(
-            scene, background=replace(scene.background, pattern=_different(rng, PATTERNS, scene.background.pattern))
-        )
+        pattern = _different(rng, PATTERNS, scene.background.pattern)
+        return replace(scene, background=replace(scene.background, pattern=pattern))
     if change == "swap" and len(scene.figures) > 1:
         return _swapped(scene, index, (index + 1) % len(scene.figures))
     if change == "shape":
@@ -229,8 +218,7 @@ def _different(rng: np.random.Generator, values: Iterable[str], current: str) ->
     return pick(rng, tuple(value for value in values if value != current))
 
 
-_SAYS_COLOUR, _SAYS_SIZE, _SAYS_BACKGROUND = 0.9, 0.45, 0.3
-_SAYS_NUMBER = 0.5
+_SAYS_COLOUR, _SAYS_SIZE, _SAYS_BACKGROUND, _SAYS_NUMBER = 0.9, 0.45, 0.3, 0.5
 
 
 class Mention(NamedTuple):
@@ -246,9 +234,8 @@ _Parts = list[str | Mention]
 
 
 def describe(scene: Scene, count: int, vague: float, rng: np.random.Generator) -> dict[str, list[Mention]]:
-    """``count`` different captions, each vague with probability ``vague``; lower case, no full
-    stop. Each has its phrases that name a single figure, also if they would fit others; phrases of
-    several figures or the background have none."""
+    """``count`` different captions, each vague with probability ``vague``, in lower case. Each has
+    its phrases that name a single figure."""
     captions: dict[str, list[Mention]] = {}
     while len(captions) < count:
         captions.setdefault(*_joined(_caption(scene, vague, rng)))
@@ -312,7 +299,8 @@ def _count(scene: Scene, rng: np.random.Generator) -> _Parts:
     parts: _Parts = []
     for shape, count in Counter(shapes).most_common():
         noun = pick(rng, NOUNS[shape])
-        text = f"{NUMBERS[count]} {noun if count == 1 else _plural(noun)}"
+        plural = "" if count == 1 else "es" if noun.endswith(("s", "x")) else "s"
+        text = f"{NUMBERS[count]} {noun}{plural}"
         parts += [" and ", Mention(0, text, shapes.index(shape)) if count == 1 else text]
     return [pick(rng, OPENERS_OF_COUNTS), *parts[1:], _sometimes_on(scene.background, rng)]
 
@@ -322,7 +310,7 @@ def _vague(scene: Scene, rng: np.random.Generator) -> _Parts:
     count = len(scene.figures)
     number = NUMBERS[count]
     if rng.random() >= _SAYS_NUMBER:
-        number = pick(rng, SOME if count > 1 else A_SINGLE)
+        number = pick(rng, SOME) if count > 1 else "a single"
     text = f"{number} {pick(rng, ANYTHING)}"
     return [f"{text}s" if count > 1 else Mention(0, text, 0), _on(scene.background, rng)]
 
@@ -356,10 +344,6 @@ def _on(background: Background, rng: np.random.Generator) -> str:
     pattern, tint = pick(rng, PATTERNS[background.pattern]), pick(rng, TINTS[background.tint])
     look = pick(rng, (pattern, tint, f"{pattern} {tint}"))
     return f" on {_with_article(look)} {pick(rng, BACKGROUNDS)}"
-
-
-def _plural(noun: str) -> str:
-    return f"{noun}es" if noun.endswith(("s", "x")) else f"{noun}s"
 
 
 def _with_article(phrase: str) -> str:
