@@ -83,7 +83,7 @@ def test_the_first_item_that_fails_is_named_and_the_threads_end() -> None:
 
     before = threading.active_count()
     with pytest.raises(InputError, match="row 3: broken"):
-        list(batches(WORK, failing, ahead=2, workers=3))
+        list(batches(WORK, failing, ahead=2))
     assert threading.active_count() == before
 
 
@@ -94,7 +94,7 @@ def test_the_first_item_that_fails_is_named_and_the_threads_end() -> None:
 ], ids=["shape", "type", "second array"])  # fmt: skip
 def test_arrays_of_another_shape_or_type_are_refused(read: Callable, message: str) -> None:
     with pytest.raises(InputError, match=rf"row 2: .*, but image_id 0 has {message}"):
-        list(batches([items(0, 5)], read, 0, 2))
+        list(batches([items(0, 5)], read, 0))
 
 
 def test_images_that_cannot_be_read_leave_a_gap_and_not_a_row() -> None:
@@ -103,7 +103,7 @@ def test_images_that_cannot_be_read_leave_a_gap_and_not_a_row() -> None:
             raise UnreadableImage(item.file, f"is odd {item.image_id}")
         return number(item)
 
-    first, second, third = batches(WORK, some, ahead=1, workers=3)
+    first, second, third = batches(WORK, some, ahead=1)
     assert first.arrays[:, 0].tolist() == [1, 2, 4]
     assert [item.image_id for item in first.items] == [1, 2, 4]
     assert first.failures == {0: "is odd 0", 3: "is odd 3"}

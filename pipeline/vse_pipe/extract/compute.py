@@ -39,9 +39,7 @@ class ReadBatch:
     failures: dict[int, str] = field(default_factory=dict)
 
 
-def batches(
-    work: Iterable[list[Item]], read: Read, ahead: int, workers: int | None = None
-) -> Generator[ReadBatch, None, None]:
+def batches(work: Iterable[list[Item]], read: Read, ahead: int) -> Generator[ReadBatch, None, None]:
     """Yield a ReadBatch for each list of items, in order; Pillow and numpy release the interpreter
     lock in their threads.
 
@@ -50,8 +48,7 @@ def batches(
     are raised for the first such item."""
     # macOS has no affinity.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = workers or (min(cores, _READERS_OF_A_GPU) if ahead else cores)
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="read")
+    pool = ThreadPoolExecutor(min(cores, _READERS_OF_A_GPU) if ahead else cores, thread_name_prefix="read")
     pending: deque[tuple[list[Item], list[Future]]] = deque()
     try:
         for items in work:

@@ -10,7 +10,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from torch import Tensor, nn
 
 from vse_pipe.core import devices, errors, weights
@@ -278,15 +277,9 @@ def pair_tokenizer(model: str, files: str | None) -> tuple[Any, dict]:
 
 def cut_captions(tokenizer: Any, texts: list[str]) -> int:
     """The number of texts that the tokenizer of a pair cuts at its longest input."""
-    if not texts:
-        return 0
-    ids = tokenizer(texts).numpy()
-    full = np.flatnonzero(ids[:, -1] != tokenizer([""])[0, -1].item())
-    if not len(full):
-        return 0
     # A text that just fits leaves one more place empty.
-    longer = tokenizer([texts[place] for place in full], context_length=ids.shape[1] + 1).numpy()
-    return int((longer[:, -1] == ids[full, -1]).sum())
+    blank, *ids = tokenizer(["", *texts], context_length=tokenizer.context_length + 1)[:, -1].tolist()
+    return sum(last != blank for last in ids)
 
 
 def _make(place: str, name: str) -> Any:

@@ -9,7 +9,7 @@ vectors, or token ids and the number of captions that were cut. A method with a 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -109,11 +109,7 @@ def tokenize(caption: str) -> list[str]:
 
     The authors first split sentences with punkt, which needs downloaded data. Here a caption is one
     line, so a full stop inside a caption stays with its word."""
-    return split(caption.lower())
-
-
-def split(caption: str) -> list[str]:
-    """Treebank rules alone, the case kept."""
+    caption = caption.lower()
     if _PLAIN.fullmatch(caption):
         return caption.replace(",", " ,").replace(".", " .").split()
     from nltk.tokenize import word_tokenize  # imports scikit-learn, scipy and pandas
@@ -179,19 +175,13 @@ def bags(texts: Iterable[Iterable[str]], words: list[str]) -> "csr_array":
     return csr_array((values, columns, ends), shape=(len(counts), len(words)))
 
 
-def splitter(params: WordVectorParams) -> Callable[[str], list[str]]:
-    """The tokenizer that the options of a method describe."""
-    return lambda text: split(text.lower() if params.lower else text)
-
-
 def known_words(corpus: Corpus, params: WordVectorParams) -> tuple[list[str], Float32[np.ndarray, "words dim"], dict]:
     """The words of all captions that have a vector, in word order, their vectors, and counts for
     meta.json.
 
     Captions of all splits are used, because words are only looked up and nothing is learnt from
     them."""
-    tokens = splitter(params)
-    counts = Counter(token for text in corpus.texts for token in tokens(text))
+    counts = Counter(token for text in corpus.texts for token in tokenize(text))
     words, vectors = read_word_vectors(params.path, counts.keys())
     if params.unit:
         # In float64: the square of 1e20 is infinite as float32, and the vector would be zero.

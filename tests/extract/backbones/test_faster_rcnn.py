@@ -96,7 +96,7 @@ def test_too_few_boxes_are_filled(backbone: Backbone) -> None:
     module = Regions(Known([], []), backbone.module.trunk, 5).eval()
     with torch.inference_mode():
         found = module(torch.zeros(1, 96, 96, 3).byte(), torch.tensor([[60, 40, 30, 20]], dtype=torch.int32))
-    assert found.boxes[0, :2].tolist() == [[0, 0, 30, 20], [0, 0, 15, 10]]
+    assert found.boxes[0, :2].tolist() == [[0, 0, 30, 20], [0, 0, 30, 20]]
     assert not found.scores.any()
 
 

@@ -130,16 +130,3 @@ def test_a_sentence_is_not_read_by_other_files():
         change()
         with pytest.raises(IntegrityError, match=message):
             require_encoder(options, meta, "texts")
-
-
-@pytest.mark.parametrize(("model", "local"), [
-    ("minilm", False), ("sentence-transformers/all-MiniLM-L6-v2", False), ("data/raw/minilm", True),
-    ("./minilm", True), ("~/minilm", True), ("/minilm", True),
-])  # fmt: skip
-def test_a_folder_that_is_missing_is_told_from_a_name_on_the_hub(tmp_path, monkeypatch, model, local):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    options = sentence_tokens.Params(model=model)
-    assert options.files() == ({Path(model).expanduser(): ""} if local else {})
-    if local:
-        with pytest.raises(IntegrityError, match="made with other files of sentence encoder"):
-            require_encoder(options, {"files_sha256": ["a"]}, "texts")

@@ -12,7 +12,7 @@ from tests.extract.texts.project import WORDS, as_npz, vectors
 from tests.naive import extract as naive
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.text import END, PAD, SPECIAL, START, UNK
-from vse_pipe.extract.text_methods import Corpus, bags, build_vocabulary, encode, split, tokenize
+from vse_pipe.extract.text_methods import Corpus, bags, build_vocabulary, encode, tokenize
 from vse_pipe.extract.texts import mean_vectors, tfidf
 from vse_pipe.extract.texts import words as method
 
@@ -23,7 +23,7 @@ _JOINED = st.lists(st.sampled_from([*_PARTS, "\n", "K"])).map("".join)
 
 @given(st.one_of(st.sampled_from([*_CASES, f"a dog{' ' * 5000}!"]), st.text(max_size=60), _JOINED))
 def test_words_are_those_of_nltk(text):
-    assert split(text) == word_tokenize(text, preserve_line=True)
+    assert tokenize(text) == word_tokenize(text.lower(), preserve_line=True)
 
 
 def test_tokens_are_lower_case_treebank_words_and_terms_those_that_are_read():
@@ -69,9 +69,6 @@ def test_tfidf_equals_a_plain_loop() -> None:
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert not found[5].any()
-    once, twice = tfidf.transform(["dog", "dog dog"], state, tfidf.Params(normalise=False))
-    assert twice[0] == pytest.approx(2 * once[0])
-    assert once[0] == pytest.approx(np.log(5 / 4) + 1)
 
 
 def test_the_dictionary_is_the_most_frequent_terms_of_the_train_captions() -> None:

@@ -1,6 +1,5 @@
 """Regions (bottom-up attention): boxes of Faster R-CNN, features of a classifier's last block."""
 
-import math
 from functools import partial
 from pathlib import Path
 
@@ -33,8 +32,8 @@ def build(params: Params, seed: int) -> Backbone:
     Boxes: each proposal of the detector gives the box of its best class. Non-maximum suppression
     over all classes uses the first of the thresholds 0.3, 0.4, ... 0.9 that leaves enough boxes;
     the best ``regions`` by score are taken. When 0.9 leaves too few, the best suppressed boxes fill
-    up. When there are too few proposals (pictures of a few pixels), the whole picture and the cells
-    of a grid fill up, with score 0. Features: RoIAlign, 14 x 14 on the map of stride 16 (layer3),
+    up. When there are too few proposals (pictures of a few pixels), the whole picture fills up, with
+    score 0. Features: RoIAlign, 14 x 14 on the map of stride 16 (layer3),
     through layer4, and the mean.
 
     Differs from Anderson et al. (CVPR 2018): a detector of COCO's 80 classes with a feature pyramid
@@ -172,13 +171,7 @@ def relaxed_nms(
 def filled(
     boxes: Float[Tensor, "boxes 4"], scores: Float[Tensor, " boxes"], count: int, width: float, height: float
 ) -> tuple[Float[Tensor, "count 4"], Float[Tensor, " count"]]:
-    """Exactly ``count`` boxes. Missing ones are the whole picture and then the cells of the
-    smallest sufficient square grid, row by row, all with score 0."""
-    missing = count - len(boxes)
-    if missing <= 0:
-        return boxes[:count], scores[:count]
-    side = math.isqrt(max(missing - 2, 0)) + 1
-    across, down = width / side, height / side
-    cells = [[x * across, y * down, (x + 1) * across, (y + 1) * down] for y in range(side) for x in range(side)]
-    extra = torch.tensor([[0.0, 0.0, width, height], *cells], dtype=boxes.dtype, device=boxes.device)[:missing]
-    return torch.cat([boxes, extra]), torch.cat([scores, scores.new_zeros(missing)])
+    """Exactly ``count`` boxes; missing ones are the whole picture with score 0."""
+    missing = max(0, count - len(boxes))
+    extra = boxes.new_tensor([[0.0, 0.0, width, height]]).expand(missing, 4)
+    return torch.cat([boxes, extra])[:count], torch.cat([scores, scores.new_zeros(missing)])[:count]

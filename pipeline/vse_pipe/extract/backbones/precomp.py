@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
-from vse_pipe.core import arrays
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
 from vse_pipe.core.files import inside
 from vse_pipe.extract.backbones.options import PrecompOptions as Params
 from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures.images import Item
+from vse_pipe.prepare import arrays
 
 
 def build(params: Params, seed: int) -> Backbone:
@@ -26,7 +26,7 @@ def build(params: Params, seed: int) -> Backbone:
     def read(root: Path, item: Item) -> np.ndarray:
         name, number = _parsed(item)
         if (root, name) not in opened:  # two threads may open the same file, which does no harm
-            opened[root, name] = _opened(inside(root, name, item.where))
+            opened[root, name] = arrays.opened(inside(root, name, item.where))
         return _row(opened[root, name], number, item)
 
     return Backbone(read=read, module=nn.Identity(), about={"network": "precomputed"}, libraries=())
@@ -39,17 +39,6 @@ def _parsed(item: Item) -> tuple[str, int]:
             f"{item.where}: file {item.file!r} names no row of features, expected <name>.npy#<row>; precomp needs a data set of precomputed features"
         )
     return match[1], int(match[2])
-
-
-def _opened(path: Path) -> np.ndarray:
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    array = arrays.open_npy(path, InputError)
-    if array.ndim not in (2, 3) or array.dtype.kind != "f":
-        raise InputError(
-            f"{path}: {array.dtype} {array.shape}, expected (rows, D) or (rows, R, D) of floating point numbers"
-        )
-    return array
 
 
 def _row(array: np.ndarray, number: int, item: Item) -> np.ndarray:

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from vse_pipe.core.console import track, warn
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import derive_seed
-from vse_pipe.extract.text_methods import Corpus, State, bags, known_words, splitter
+from vse_pipe.extract.text_methods import Corpus, State, bags, known_words, tokenize
 from vse_pipe.extract.texts.options import HglmmOptions as Params
 
 
@@ -21,8 +21,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
     Raises InputError for a file that cannot be used and for too few words or captions."""
     words, raw, about = known_words(corpus, params)
-    tokens = splitter(params)
-    met = {token for text in corpus.texts_of("train") for token in tokens(text)}
+    met = {token for text in corpus.texts_of("train") for token in tokenize(text)}
     trained = np.array([place for place, word in enumerate(words) if word in met], dtype=np.int64)
     rotation, offset = _independent(raw[trained], params, derive_seed(seed, "ica") % 2**32)
     points = (raw.astype(np.float64) - offset) @ rotation.T
@@ -49,7 +48,7 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
 
     Power normalisation, unit length, then PCA, without another normalisation. The paper only says
     that PCA is last."""
-    vectors = _fisher(texts, state, params)
+    vectors = _fisher(texts, state)
     if "pca" not in state.arrays:
         return vectors
     reduced = (vectors - state.arrays["pca_mean"]) @ state.arrays["pca"].T
@@ -58,11 +57,11 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
 
 def terms(text: str, params: Params) -> list[str]:
     """The words that are looked up."""
-    return splitter(params)(text)
+    return tokenize(text)
 
 
-def _fisher(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions fisher"]:
-    counts, arrays = bags(map(splitter(params), texts), state.words), state.arrays
+def _fisher(texts: list[str], state: State) -> Float32[np.ndarray, "captions fisher"]:
+    counts, arrays = bags(map(tokenize, texts), state.words), state.arrays
     mixture = Mixture(arrays["weights"], arrays["laplacian"].astype(bool), arrays["location"], arrays["scale"])
     return improved(fisher_vectors(counts, arrays["vectors"], mixture))
 
@@ -103,7 +102,7 @@ def _reduced(state: State, train: list[str], components: int, params: Params) ->
     def blocks() -> Iterator[np.ndarray]:
         starts = range(0, len(train), params.block)
         for start in track(starts, len(starts), f"hglmm, PCA of {len(train)} train captions"):
-            yield _fisher(train[start : start + params.block], state, params)
+            yield _fisher(train[start : start + params.block], state)
 
     mean, directions = principal(blocks(), components)
     learnt = {"pca_mean": mean.astype(np.float32), "pca": directions.astype(np.float32)}

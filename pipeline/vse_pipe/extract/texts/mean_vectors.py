@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float32
 
-from vse_pipe.extract.text_methods import Corpus, State, bags, known_words, splitter
+from vse_pipe.extract.text_methods import Corpus, State, bags, known_words, tokenize
 from vse_pipe.extract.texts.options import MeanVectorsOptions as Params
 
 
@@ -15,11 +15,11 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
     """The mean vector of a caption's known words; zero for a caption without one."""
-    counts = bags(map(splitter(params), texts), state.words)
+    counts = bags(map(tokenize, texts), state.words)
     total = np.asarray(counts.sum(axis=1)).reshape(-1, 1)
     return (counts @ state.arrays["vectors"].astype(np.float64) / np.maximum(total, 1)).astype(np.float32)
 
 
 def terms(text: str, params: Params) -> list[str]:
     """The words that are looked up."""
-    return splitter(params)(text)
+    return tokenize(text)

@@ -19,9 +19,6 @@ from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import TEXT_FEATURES, TextFeatureTraits
 from vse_pipe.project.sources import EVERYTHING, SourceFiles
 
-# Parts of a name on the hub, at most: whose, and which.
-_OF_NAME = 2
-
 
 class TextParams(Strict):
     """The base of every method's options."""
@@ -58,8 +55,6 @@ class WordVectorParams(VectorParams):
     """file of word vectors: .bin, .txt, .vec, each also .gz, or .npz"""
     sha256: Digest | None = None
     """required digest of ``vectors``"""
-    lower: bool = True
-    """lower-cases captions before words are looked up"""
     unit: bool = False
     """scales word vectors to unit length first"""
 
@@ -93,9 +88,7 @@ class EncoderParams(ForwardParams):
 
     def files(self) -> dict[Path, str]:
         """None for a name on the hub, whose model is known by its name and revision."""
-        folder = Path(self.model).expanduser()
-        is_local = len(folder.parts) > _OF_NAME or folder.is_absolute() or self.model.startswith(".")
-        return super().files() if is_local or folder.is_dir() else {}
+        return super().files() if Path(self.model).expanduser().is_dir() else {}
 
     def reads(self) -> list[SourceFiles]:
         """The folder; a name on the hub is a folder as soon as there is one of that name."""
@@ -226,10 +219,6 @@ class TfidfOptions(VectorParams):
     paper: 3000 for Flickr30k, 5600 for COCO"""
     stop_words: bool = True
     """leaves out function words"""
-    lemmatise: bool = True
-    """counts "dogs" as "dog", for example"""
-    normalise: bool = True
-    """scales vectors to unit length"""
 
     traits: ClassVar = TextFeatureTraits(libraries=("nltk", "scikit-learn", "scipy", "simplemma"), terms=True)
 

@@ -38,7 +38,7 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     """Counts times idf, scaled to unit length; zero for a caption without a known term."""
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    weighting = TfidfTransformer(norm="l2" if params.normalise else None)
+    weighting = TfidfTransformer()
     weighting.idf_ = state.arrays["idf"]
     counts = bags(map(partial(terms, params=params), texts), state.words)
     return weighting.transform(counts).toarray().astype(np.float32)
@@ -49,8 +49,6 @@ def terms(text: str, params: Params) -> list[str]:
     from simplemma import lemmatize
 
     tokens = [token for token in tokenize(text) if any(map(str.isalnum, token))]
-    if params.stop_words:
-        tokens = [token for token in tokens if token not in STOP_WORDS]
-    if params.lemmatise:
-        tokens = [lemmatize(token, lang="en").lower() for token in tokens]
-    return [token for token in tokens if token not in STOP_WORDS] if params.stop_words else tokens
+    stop_words = STOP_WORDS if params.stop_words else ()
+    lemmas = [lemmatize(token, lang="en").lower() for token in tokens if token not in stop_words]
+    return [lemma for lemma in lemmas if lemma not in stop_words]
