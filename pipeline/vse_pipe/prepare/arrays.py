@@ -20,8 +20,8 @@ def row_digests(path: Path) -> tuple[np.ndarray, dict[int, str]]:
     rows with values that are not finite, by number. The file is read once in blocks, because it may
     be larger than the memory.
 
-    Raises as ``opened``."""
-    array = opened(path)
+    Raises as ``_opened``."""
+    array = _opened(path)
     row_bytes = math.prod(array.shape[1:]) * array.itemsize
     memory.require(f"{path}: a row", row_bytes)
     step = max(1, _BLOCK_BYTES // row_bytes)
@@ -38,7 +38,7 @@ def row_digests(path: Path) -> tuple[np.ndarray, dict[int, str]]:
     return digests, broken
 
 
-def opened(path: Path) -> np.ndarray:
+def _opened(path: Path) -> np.ndarray:
     """Memory map (rows, D) or (rows, R, D) of float16, float32 or float64.
 
     Raises MissingResource without the file; InputError for a file that is not .npy, pickled

@@ -7,26 +7,26 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
+from vse_pipe.core import arrays
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
 from vse_pipe.core.files import inside
 from vse_pipe.extract.backbones.options import PrecompOptions as Params
 from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures.images import Item
-from vse_pipe.prepare import arrays
 
 
 def build(params: Params, seed: int) -> Backbone:
     """Rows (D,) or (R, D); ``file`` in images.parquet is ``<name>.npy#<row>`` below the image root.
 
     ``read`` raises InputError for another form of name, a missing or damaged file, a row that does
-    not exist, another type or shape; UnreadableImage for values that are not finite; IntegrityError
-    for a row that has changed since ``prepare``."""
+    not exist; UnreadableImage for values that are not finite; IntegrityError for a row that has
+    changed since ``prepare``."""
     opened: dict[tuple[Path, str], np.ndarray] = {}
 
     def read(root: Path, item: Item) -> np.ndarray:
         name, number = _parsed(item)
         if (root, name) not in opened:  # two threads may open the same file, which does no harm
-            opened[root, name] = arrays.opened(inside(root, name, item.where))
+            opened[root, name] = arrays.open_npy(inside(root, name, item.where), InputError)
         return _row(opened[root, name], number, item)
 
     return Backbone(read=read, module=nn.Identity(), about={"network": "precomputed"}, libraries=())
