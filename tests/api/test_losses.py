@@ -16,16 +16,17 @@ from vse_pipe.project.registry import LOSSES
 from vse_pipe.train.matches import Matches
 from vse_pipe.train.scored import Scored
 
-CLASSES = {title.lower(): value for title, value in vars(page).items() if inspect.isclass(value) and issubclass(value, page.Loss) and value is not page.Loss}  # fmt: skip
+CLASSES = {
+    title.lower(): value for title, value in vars(page).items() if inspect.isfunction(value) and title[0].isupper()
+}
 PAIRS = torch.randn(2, 8, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 OWNERS = torch.tensor([4, 4, 9, 2, 2, 2, 0, 7])
 
 
 def test_every_loss_has_its_class_here_and_one_that_is_added_too():
-    assert {type(getattr(page, name)()).__name__.lower() for name in LOSSES.names()} == set(LOSSES.names())
+    assert {getattr(page, name)().name for name in LOSSES.names()} == set(LOSSES.names())
     assert set(CLASSES) <= set(LOSSES.names())
-    assert page.hal_emnlp is vp.losses.HAL_EMNLP
-    with pytest.raises(AttributeError, match="unknown loss 'HALL'; did you mean 'hal'"):
+    with pytest.raises(AttributeError, match="unknown loss 'HALL'"):
         _ = vp.losses.HALL
 
 
@@ -59,9 +60,9 @@ def test_it_is_a_module_that_is_copied_saved_and_says_its_options(name):
     value = module(*PAIRS.float())
     for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
         assert torch.equal(other(*PAIRS.float()), value)
-    assert repr(module).startswith(type(module).__name__ + "(")
-    assert LOSSES.load(name).loss.__doc__.splitlines()[0] in module.__doc__
-    assert list(inspect.signature(type(module)).parameters) == list(LOSSES.options(name).model_fields)
+    assert repr(module).startswith(f"{name}(")
+    assert LOSSES.load(name).loss.__doc__.splitlines()[0] in CLASSES[name].__doc__
+    assert list(inspect.signature(CLASSES[name]).parameters) == list(LOSSES.options(name).model_fields)
 
 
 def test_a_learned_temperature_is_trained():
@@ -90,10 +91,10 @@ def test_similarity_weights_and_targets_reach_the_loss():
 
 HAL = partial(vp.losses.HAL)
 BAD = {
-    "option": (lambda: vp.losses.HAL(gama=3), "loss HAL: gama: unknown key"),
-    "shapes": (lambda: HAL()(PAIRS[0], PAIRS[1, :3]), r"images are \(8, 5\) .* and texts \(3, 5\)"),
-    "owners": (lambda: HAL()(*PAIRS, [1, 2]), "owners: expected 8 integers"),
-    "weights": (lambda: HAL()(*PAIRS, weights=PAIRS[0]), r"weights: expected \(8, 8\), got \(8, 5\)"),
+    "option": (lambda: vp.losses.HAL(gama=3), "loss hal: gama: unknown key"),
+    "shapes": (lambda: HAL()(PAIRS[0], PAIRS[1, :3]), r"texts: expected .* \(8, 5\), got \(3, 5\)"),
+    "owners": (lambda: HAL()(*PAIRS, [1, 2]), r"owners has shape \(2,\) .* expected \(8\) integers"),
+    "weights": (lambda: HAL()(*PAIRS, weights=PAIRS[0]), r"weights: expected .* \(8, 8\), got \(8, 5\)"),
     "vectors": (lambda: vp.losses.Structure().from_scores(PAIRS[0] @ PAIRS[1].T), "structure needs the vectors"),
 }
 

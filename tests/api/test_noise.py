@@ -4,6 +4,7 @@ from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -52,8 +53,8 @@ def test_mismatches_are_those_of_the_stage(project, name, level, rate):
     table = _train_pairs(name)
     order = images.read(paths.prepared("toy")).to_pandas()
     order = order.image_id[order.split == "train"].to_numpy()
-    shown, mismatched = noise.inject(table.true_image_id.to_numpy(), rate, level, project.seed, images=order)
-    assert shown.tolist() == table.image_id.tolist()
+    shown, mismatched = noise.inject(pd.Index(order).get_indexer(table.true_image_id), rate, level, project.seed)
+    assert order[shown].tolist() == table.image_id.tolist()
     assert mismatched.tolist() == table.mismatched.tolist()
     assert (order != np.sort(order)).any()
 
@@ -134,14 +135,10 @@ def test_the_audit_is_that_of_the_loops():
 WRONG = {
     "owners of two dimensions": (
         lambda: noise.inject(np.ones((2, 3), int), 0.5),
-        r"owners has shape \(2, 3\) of int64; expected integers",
+        r"owners has shape \(2, 3\) of int64; expected \(captions\) integers",
     ),
-    "an unknown level": (lambda: noise.inject([0, 1], 0.5, "images"), "unknown level 'images'; did you mean 'image'"),
-    "an image twice": (
-        lambda: noise.inject([0, 1], 0.5, images=[0, 1, 1]),
-        "images has 3 entries; expected each image",
-    ),
-    "a negative cost": (lambda: noise.transport(-np.ones((2, 2))), r"cost of shape \(2, 2\): 4 entries are negative"),
+    "an unknown level": (lambda: noise.inject([0, 1], 0.5, "images"), "unknown level 'images'"),
+    "a negative cost": (lambda: noise.transport(-np.ones((2, 2))), "cost: 4 entries are negative"),
     "no mass": (lambda: noise.transport(np.ones((2, 2)), mass=0), "transport: mass: .* greater than 0"),
     "a mask of numbers": (
         lambda: noise.transport(np.ones((2, 2)), mask=np.eye(2)),
@@ -150,7 +147,7 @@ WRONG = {
     "one image": (lambda: noise.doubts(IMAGES, CAPTIONS, OWNERS * 0), "60 captions show 1 images"),
     "dimensions": (
         lambda: noise.audit(IMAGES, CAPTIONS[:, 1:], OWNERS),
-        "captions has 5 dimensions and images 6",
+        r"captions has shape \(60, 5\) .* expected \(rows, 6\)",
     ),
 }
 

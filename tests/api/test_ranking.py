@@ -52,7 +52,7 @@ def test_every_criterion_has_its_name_here():
     members = [value for title, value in vars(page).items() if inspect.isfunction(value) and title[0].isupper()]
     assert {member().name for member in members} <= set(INFERENCES.names())
     assert {getattr(page, name)().name for name in INFERENCES.names()} == set(INFERENCES.names())
-    with pytest.raises(AttributeError, match=r"unknown inference.* 'CSL'; did you mean 'csls'"):
+    with pytest.raises(AttributeError, match=r"unknown inference.* 'CSL'"):
         _ = vp.criteria.CSL
 
 
@@ -120,11 +120,11 @@ SIGNS = np.packbits(IMAGES.repeat(3, axis=1) > 0, axis=1)
 REPEATED = IMAGES[OWNERS]
 HIDDEN = np.ma.array(CAPTIONS, mask=CAPTIONS > 3)
 SILENT = {
-    "codes": (lambda: vp.rank(SIGNS, SIGNS), "images holds uint8"),
+    "codes": (lambda: vp.rank(SIGNS, SIGNS), r"images has shape .* of uint8; expected \(rows, dim\) numbers"),
     "owned one by one": (lambda: vp.rank(REPEATED, CAPTIONS, np.arange(120)), "120 images have 40 different vectors"),
     "audit": (lambda: vp.noise.audit(REPEATED, CAPTIONS), "images: 120 images have 40 different vectors"),
     "masked": (lambda: vp.rank(IMAGES, HIDDEN, OWNERS), r"captions: values are masked"),
-    "bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="csls", bank=BANK), "bank_images is missing"),
+    "bank": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="csls", bank=BANK), r"bank_images has shape \(\) of object"),
 }  # fmt: skip
 
 
@@ -242,7 +242,7 @@ BAD = {
     "open": (lambda: vp.rank(IMAGES, CAPTIONS, OWNERS, criterion="rgm"), r"without validation.* vp.criteria.RGM.*lam"),
     "no bank items": (lambda: vp.correct(IMAGES, BANK, "dual_is"), "dual_is compares items with the items of the bank; give bank_items"),
     "needs vectors": (lambda: vp.rank_scores(SCORES, OWNERS, criterion="dual_is"), "compares items with items and there are only scores"),
-    "hubness": (lambda: vp.hubness(SCORES * np.nan), "scores: rows from 0 on hold NaN or infinite values"),
+    "hubness": (lambda: vp.hubness(SCORES * np.nan), "scores holds NaN or infinite values"),
 }  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """Checks of the arguments of the Python door, and options of members."""
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -10,16 +11,21 @@ from numpy.typing import ArrayLike
 from pydantic import ValidationError
 from torch import Tensor
 
-from vse_pipe.core.errors import InputError, UsageError, missing
-from vse_pipe.core.strict import in_words
+from vse_pipe.core.errors import InputError, UsageError, unknown
+from vse_pipe.core.strict import Strict, in_words
 from vse_pipe.project.registry import Family
 from vse_pipe.ranking.files import Book
 from vse_pipe.ranking.rows import checked
 
+Arguments = ParamSpec("Arguments")
+Built = TypeVar("Built")
+# Characters of numpy's types. Numbers of one byte are codes of vectors.
+_TYPES = {"numbers": "efdhilq", "integers": "bhilqBHILQ", "truths": "?"}
 
-def array(name: str, value: ArrayLike | None) -> np.ndarray:
-    """The value as a numpy array, on the CPU. Raises InputError where it is none, and for masked
-    values."""
+
+def array(name: str, value: ArrayLike | None, *shape: int | str, kind: str = "numbers") -> np.ndarray:
+    """The value as a numpy array on the CPU. shape: a text stands for any length; without one any
+    shape fits. kind: a key of ``_TYPES``. Raises InputError for others, and for masked values."""
     if np.ma.is_masked(value):
         raise InputError(f"{name}: values are masked; fill them, or leave their rows out")
     try:
@@ -29,35 +35,27 @@ def array(name: str, value: ArrayLike | None) -> np.ndarray:
         values = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name}: no array of rows of one length") from error
+    pairs = zip(values.shape, shape, strict=False)
+    is_alike = all(isinstance(expected, str) or length == expected for length, expected in pairs)
+    if not is_alike or len(shape) not in (0, values.ndim) or values.dtype.char not in _TYPES[kind]:
+        expected = f"({', '.join(map(str, shape))}) {kind}" if shape else kind
+        raise InputError(f"{name} has shape {values.shape} of {values.dtype}; expected {expected}")
     return values
 
 
-def matrix(name: str, value: ArrayLike | None, columns: str = "dim") -> np.ndarray:
-    """The value as (rows, columns) of floats, without a copy where it is one. Raises InputError for
-    unsigned numbers and bytes too, which are codes of vectors."""
-    values = array(name, value)
-    if values.ndim != 2:
-        raise InputError(f"{name} has shape {values.shape}; expected (rows, {columns})")
-    if values.dtype.kind not in "fi" or not 1 < values.dtype.itemsize <= 8:
-        raise InputError(f"{name} holds {values.dtype}; expected floating-point numbers")
+def matrix(name: str, value: ArrayLike | None, rows: int | str = "rows", columns: int | str = "dim") -> np.ndarray:
+    """The value as (rows, columns) of floats, without a copy where it is one."""
+    values = array(name, value, rows, columns)
     dtype = values.dtype.newbyteorder("=") if values.dtype.kind == "f" else np.float64
     return values.astype(dtype, copy=False)
 
 
-def cells(name: str, value: ArrayLike | None, place: torch.device) -> Tensor:
+def cells(
+    name: str, value: ArrayLike | None, place: torch.device, rows: int | str = "rows", columns: int | str = "columns"
+) -> Tensor:
     """Scores (rows, columns) on the device, without a copy where torch takes them as they are."""
-    numbers = np.require(matrix(name, value, "columns"), requirements=["C", "W"])
+    numbers = np.require(matrix(name, value, rows, columns), requirements=["C", "W"])
     return torch.from_numpy(numbers).to(place)
-
-
-def integers(name: str, value: ArrayLike, items: str, count: int | None = None) -> np.ndarray:
-    """The value as int64 (count,). items: what it has an entry for, in the plural; count: None for
-    any number of them."""
-    values = array(name, value)
-    if values.ndim != 1 or values.dtype.kind not in "iu" or len(values) != (count or len(values)):
-        expected = f"{'' if count is None else f'{count:,} '}integers, for {items}"
-        raise InputError(f"{name} has shape {values.shape} of {values.dtype}; expected {expected}")
-    return values.astype(np.int64)
 
 
 def device(*values: ArrayLike) -> torch.device:
@@ -69,9 +67,9 @@ def device(*values: ArrayLike) -> torch.device:
     return next(iter(devices), torch.device("cpu"))
 
 
-def rows(name: str, value: ArrayLike | None, similarity: str) -> np.ndarray:
+def rows(name: str, value: ArrayLike | None, similarity: str, width: int | str = "dim") -> np.ndarray:
     """Checked float32 vectors, of length 1 under cosine."""
-    numbers = matrix(name, value)
+    numbers = matrix(name, value, columns=width)
     return checked(name, np.arange(len(numbers)), numbers, similarity, partial(Book().label, "row"))
 
 
@@ -82,21 +80,12 @@ def image_rows(owners: ArrayLike | None, images: int, captions: int) -> np.ndarr
         if images != captions:
             raise InputError(f"owners is missing: {captions:,} captions for {images:,} images")
         return np.arange(captions)
-    rows = integers("owners", owners, "captions", captions)
-    outside = np.flatnonzero((rows < 0) | (rows >= images))
+    numbers = array("owners", owners, captions, kind="integers").astype(np.int64)
+    outside = np.flatnonzero((numbers < 0) | (numbers >= images))
     if len(outside):
-        entry = f"owners: entry {outside[0]} is {rows[outside[0]]}"
+        entry = f"owners: entry {outside[0]} is {numbers[outside[0]]}"
         raise InputError(f"{entry}, and there are {images:,} images; give rows of images")
-    return rows
-
-
-def require_one_width(**sides: np.ndarray | Tensor) -> None:
-    """Raises InputError where vectors (rows, dim) have other dimensions than the first."""
-    (first, base), *rest = sides.items()
-    for name, value in rest:
-        if value.shape[1] != base.shape[1]:
-            widths = f"{name} has {value.shape[1]:,} dimensions and {first} {base.shape[1]:,}"
-            raise InputError(f"{widths}; both must come from one model")
+    return numbers
 
 
 def number(name: str, value: object, least: int = 1) -> int:
@@ -107,22 +96,42 @@ def number(name: str, value: object, least: int = 1) -> int:
 
 
 def chosen(name: str, value: str, members: Iterable[str]) -> str:
-    """The value if it is a member. Raises UsageError with the near miss."""
+    """The value if it is a member. Raises UsageError."""
     names = list(members)
     if value not in names:
-        raise UsageError(missing(f"unknown {name} '{value}'", str(value), names))
+        raise UsageError(unknown(name, str(value), names))
     return value
 
 
 def member(family: Family[Any], title: str) -> str:
     """The member with this name in other letters: ``hal_emnlp`` for ``HAL_EMNLP``. Raises
-    AttributeError with the near miss, because modules are asked for many names."""
+    AttributeError, because modules are asked for many names."""
     names = {name.replace("_", ""): name for name in family.names()}
     name = names.get(title.replace("_", "").lower())
     if name is None:
-        problem = f"unknown {family.kind} '{title}'"
-        raise AttributeError(missing(problem, title.lower(), names.values()))
+        raise AttributeError(unknown(family.kind, title, names.values()))
     return name
+
+
+def factory(
+    family: Family[Any], title: str, options: Callable[Arguments, Strict], build: Callable[[str, Strict], Built]
+) -> Callable[Arguments, Built]:
+    """A function of a member's options, with its documentation. title: the member's name in other
+    letters; build: the result of the function, from the member's name and options."""
+    name = member(family, title)
+
+    def built(*args: Arguments.args, **values: Arguments.kwargs) -> Built:
+        if args:
+            raise TypeError(f"{family.kind} {name}: give its options by name")
+        return build(name, configured(f"{family.kind} {name}", options, dict(values)))
+
+    module = family.load(name)
+    work = next(getattr(module, verb) for verb in ("loss", "match", "rerank") if hasattr(module, verb))
+    built.__name__ = built.__qualname__ = title
+    built.__module__ = build.__module__
+    built.__doc__ = f"{inspect.getdoc(module)}\n\n{inspect.getdoc(work)}"
+    built.__signature__ = inspect.signature(options)  # type: ignore[attr-defined]
+    return built
 
 
 def configured(title: str, options: Any, values: dict[str, object]) -> Any:

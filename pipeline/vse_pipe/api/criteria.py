@@ -7,7 +7,6 @@ default parameters.
 is(beta=20.0)+gm
 """
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ParamSpec
@@ -40,8 +39,7 @@ class Inference:
 
     def __add__(self, matching: "Inference") -> "Inference":
         """This rescoring, then the matching."""
-        if not isinstance(matching, Inference):
-            raise UsageError(f"criterion {self.name} + {matching!r}; add vp.criteria.GM() or such")
+        matching = Inference.named(matching)
         return Inference(f"{self.name}+{matching.name}", self.options | matching.options)
 
     def __repr__(self) -> str:
@@ -60,21 +58,7 @@ def __getattr__(title: str) -> Any:
 
 
 def _member(title: str, options: Callable[Arguments, Strict]) -> Callable[Arguments, Inference]:
-    """title: the member's name in other letters."""
-    name = arguments.member(INFERENCES, title)
-
-    def criterion(*args: Arguments.args, **values: Arguments.kwargs) -> Inference:
-        if args:
-            raise TypeError(f"criterion {name}: give its parameters by name")
-        params = arguments.configured(f"criterion {name}", options, dict(values))
-        return Inference(name, {name: params})
-
-    module = INFERENCES.load(name)
-    work = getattr(module, "match" if INFERENCES.traits(name).matches else "rerank")
-    criterion.__name__ = criterion.__qualname__ = title
-    criterion.__doc__ = f"{inspect.getdoc(module)}\n\n{inspect.getdoc(work)}"
-    criterion.__signature__ = inspect.signature(options)  # type: ignore[attr-defined]
-    return criterion
+    return arguments.factory(INFERENCES, title, options, lambda name, params: Inference(name, {name: params}))
 
 
 CSLS = _member("CSLS", page.CslsOptions)

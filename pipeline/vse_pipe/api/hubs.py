@@ -1,4 +1,4 @@
-"""Hubness, and vectors that carry a criterion's correction to any index for inner products."""
+"""Hubness, and vectors that carry a criterion's correction."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Corrected:
     def queries(self, queries: ArrayLike) -> Any:
         """(Q, D) queries as (Q, D + 1): [q, 1]."""
         place = arguments.device(queries)
-        rows = torch.from_numpy(arguments.rows("queries", queries, self.similarity)).to(place)
-        arguments.require_one_width(items=self.items[:, :-1], queries=rows)
+        width = self.items.shape[1] - 1
+        rows = torch.from_numpy(arguments.rows("queries", queries, self.similarity, width)).to(place)
         rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
         return rows if isinstance(queries, Tensor) else rows.numpy()
 
@@ -71,19 +71,18 @@ def correct(
     parsed = foldable(inference.name, inference.options)
     arguments.number("memory", memory)
     place = arguments.device(items, bank)
-    sides = {"items": items, "bank": bank, "bank_items": bank_items}
-    vectors = {
-        name: torch.from_numpy(arguments.rows(name, value, similarity)).to(place)
-        for name, value in sides.items()
-        if value is not None
-    }
-    arguments.require_one_width(**vectors)
-    ranked, gallery = vectors["items"], None
+
+    def vectors(name: str, value: ArrayLike, width: int | str = "dim") -> Tensor:
+        return torch.from_numpy(arguments.rows(name, value, similarity, width)).to(place)
+
+    ranked, gallery = vectors("items", items), None
+    width = ranked.shape[1]
     if bank_items is not None:
-        gallery = partial(Scores.from_sides, vectors["bank_items"], ranked, cosine, memory=memory, sets=0)
+        of_bank = vectors("bank_items", bank_items, width)
+        gallery = partial(Scores.from_sides, of_bank, ranked, cosine, memory=memory, sets=0)
     elif inference.name == "dual_is":
         raise UsageError("dual_is compares items with the items of the bank; give bank_items")
-    scores = Scores.from_sides(vectors["bank"], ranked, cosine, memory=memory)
+    scores = Scores.from_sides(vectors("bank", bank, width), ranked, cosine, memory=memory)
     bias = parsed.item_bias(Bank(scores, False, gallery))
     assert bias is not None
     warn_of_residuals(parsed, {"correct": bias.notes}, partial(warnings.warn, stacklevel=3))
@@ -104,11 +103,9 @@ def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
     """
     arguments.number("k", k)
     cells = arguments.cells("scores", scores, arguments.device(scores))
-    best = []
-    for rows, strip in Scores.dense(cells).blocks():
-        if not strip.isfinite().all():
-            raise InputError(f"scores: rows from {rows.start} on hold NaN or infinite values")
-        best.append(top_k(strip, k)[1].cpu().numpy().ravel())
+    if not cells.isfinite().all():
+        raise InputError("scores holds NaN or infinite values")
+    best = [top_k(strip, k)[1].cpu().numpy().ravel() for _, strip in Scores.dense(cells).blocks()]
     counts = measures.occurrence(np.concatenate(best), cells.shape[1])
     return {
         "skewness": measures.skewness(counts),

@@ -1,5 +1,4 @@
-"""The losses of the pipeline as modules for one's own training loop. Each takes its options by
-name, as in params.yaml.
+"""The losses of the pipeline as modules, with the options of params.yaml by name.
 
 >>> import torch, vse_pipe as vp
 >>> loss = vp.losses.HAL(gamma=30, eps=0.3)
@@ -7,11 +6,11 @@ name, as in params.yaml.
 >>> loss(images, texts).backward()
 """
 
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ParamSpec
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,7 +22,6 @@ from vse_pipe.ranking.rows import PRODUCTS
 from vse_pipe.train.losses import options as page
 from vse_pipe.train.scored import LossTerms, Scored
 
-_CLASSES: dict[str, Any] = {}
 Arguments = ParamSpec("Arguments")
 Similarity = Callable[[Tensor, Tensor], Tensor]
 REDUCTIONS = ("sum", "mean", "none")
@@ -40,6 +38,9 @@ class Loss(nn.Module):
         member = LOSSES.load(name)
         self._loss = member.loss  # a function, so that the module can be copied and saved
         self.learned = member.network(options) if LOSSES.traits(name).learns else None
+
+    def _get_name(self) -> str:
+        return self.name
 
     def extra_repr(self) -> str:
         return ", ".join(f"{key}={value!r}" for key, value in self.options)
@@ -65,9 +66,8 @@ class Loss(nn.Module):
 
         Raises InputError for shapes that do not fit.
         """
-        images, texts = _precise("images", images), _precise("texts", texts)
-        if _about(images) != _about(texts):
-            raise InputError(f"images are {_about(images)} and texts {_about(texts)}; not alike")
+        images = _precise("images", images)
+        texts = _precise("texts", texts, images.shape)
         if isinstance(similarity, str):
             arguments.chosen("similarity", similarity, PRODUCTS)
             if similarity == "cosine":
@@ -104,12 +104,10 @@ class Loss(nn.Module):
         for title, (factors, shape) in shapes.items():
             if factors is not None and title not in LOSSES.traits(self.name).takes:
                 raise UsageError(f"loss {self.name} takes no {title}")
-            if factors is not None and not (isinstance(factors, Tensor) and factors.shape == shape):
-                raise InputError(f"{title}: expected {tuple(shape)}, got {_about(factors)}")
+            if factors is not None:
+                _precise(title, factors, shape)
         if owners is not None:
-            owners = torch.as_tensor(owners).cpu()
-            if owners.shape != (count,) or owners.is_floating_point() or owners.dtype == torch.bool:
-                raise InputError(f"owners: expected {count:,} integers, got {_about(owners)}")
+            owners = torch.from_numpy(arguments.array("owners", owners, count, kind="integers").astype(np.int64))
         batch = Scored.from_scores(scores, owners, owners is not None, *sides, weights, passed=passed)
         learned = {} if self.learned is None else {"network": self.learned}
         with torch.autocast(scores.device.type, enabled=False):
@@ -118,42 +116,24 @@ class Loss(nn.Module):
         return terms.per_pair if reduction == "none" else getattr(terms.per_pair, reduction)()
 
 
-def _about(value: Any) -> str:
-    if not isinstance(value, Tensor):
-        return type(value).__name__
-    return f"{tuple(value.shape)} of {value.dtype} on {value.device}"
-
-
-def _precise(title: str, tensor: Tensor) -> Tensor:
+def _precise(title: str, tensor: Tensor, shape: Sequence[int] | None = None) -> Tensor:
     """float16 and bfloat16 become float32: exponentials and logarithms of scores need it, as in the
-    stage ``train``. Raises InputError unless it is a matrix of floats."""
-    if not isinstance(tensor, Tensor) or tensor.ndim != 2 or not tensor.is_floating_point():
-        raise InputError(f"{title}: expected a tensor of floats of two dimensions, got {_about(tensor)}")
+    stage ``train``. Raises InputError unless it is a tensor of floats of the shape, by default of
+    any matrix."""
+    is_float = isinstance(tensor, Tensor) and tensor.is_floating_point()
+    if not is_float or (tensor.ndim != 2 if shape is None else tensor.shape != shape):
+        about = f"{tuple(tensor.shape)} of {tensor.dtype}" if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise InputError(f"{title}: expected a tensor of floats, {tuple(shape or 'BD')}, got {about}")
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def __getattr__(title: str) -> Any:
-    """A class by its name in other letters, and that of a loss that was added to the family."""
-    name = arguments.member(LOSSES, title)
-    return _CLASSES.get(name) or _member(title, LOSSES.options(name))
+    """A loss by its name in other letters, and one that was added to the family."""
+    return _member(title, LOSSES.options(arguments.member(LOSSES, title)))
 
 
 def _member(title: str, options: Callable[Arguments, Strict]) -> Callable[Arguments, Loss]:
-    """The class of a loss, with the options' signature. title: the member's name in other
-    letters."""
-    name = arguments.member(LOSSES, title)
-
-    def __init__(self: Loss, *args: Arguments.args, **values: Arguments.kwargs) -> None:
-        if args:
-            raise TypeError(f"loss {title}: give its options by name")
-        Loss.__init__(self, name, arguments.configured(f"loss {title}", options, dict(values)))
-
-    member = LOSSES.load(name)
-    about = f"{inspect.getdoc(member)}\n\n{inspect.getdoc(member.loss)}"
-    kind: Any = type(title, (Loss,), {"__init__": __init__, "__doc__": about, "__module__": __name__})
-    kind.__signature__ = inspect.signature(options)
-    _CLASSES[name] = kind
-    return kind  # type: ignore[no-any-return]
+    return arguments.factory(LOSSES, title, options, Loss)
 
 
 CRCL = _member("CRCL", page.CrclOptions)

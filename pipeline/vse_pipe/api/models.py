@@ -1,5 +1,4 @@
-"""Trained models that encode captions and images and compare them. The stage ``embed`` computes the
-same vectors."""
+"""Trained models that encode captions and images and compare them, as the stage ``embed`` does."""
 
 import os
 from collections.abc import Sequence
@@ -34,8 +33,7 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> "Model":
     (2, 12)
 
     Args:
-        folder: data/train/<run> of a project, or what `vse-pipe pack` wrote. The project need not
-            be the working directory; its data/extract says how captions and images are treated.
+        folder: data/train/<run> of a project, or what `vse-pipe pack` wrote.
         device: "cpu", "cuda", "cuda:1" or "auto", an NVIDIA GPU if there is one.
 
     Raises InputError for a folder without a model, IntegrityError for files that do not belong
@@ -48,10 +46,8 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> "Model":
 class Model:
     """A trained model, of one network or of two whose scores are averaged (scheme NCR).
 
-    Vectors are numpy float32 (n, ``dim``). Those of two networks stand side by side, scaled so that
-    the inner product of an image and a caption is the mean of both networks'. A model that compares
-    regions with words (SCAN, SGR, SAF) has no single vector: it gives an object with a length and
-    slices, for ``similarity``.
+    Vectors are numpy float32 (n, ``dim``); those of two networks stand side by side. A model that
+    compares regions with words (SCAN, SGR, SAF) gives an object with a length and slices instead.
     """
 
     _trained: Trained
@@ -69,16 +65,15 @@ class Model:
     def encode_captions(self, captions: Sequence[str]) -> Encoded:
         """The captions' vectors (n, dim), or their words. Unknown words count as one word.
 
-        The same captions in the same order have the vectors of `vse-pipe embed`; in another order
-        they differ by rounding. Raises InputError for a caption that is empty or no text,
-        IntegrityError for texts of another model.
+        Raises InputError for a caption that is empty or no text, IntegrityError for texts of
+        another model.
         """
         entries = _listed("captions", captions, str)
         texts = [caption_text(text, f"captions: entry {place}") for place, text in enumerate(entries)]
         return self._encoded(self._trained.captions(texts))
 
     def encode_images(self, images: Sequence[Picture]) -> Encoded:
-        """The images' vectors (n, dim), or their regions, those of `vse-pipe embed` up to rounding.
+        """The images' vectors (n, dim), or their regions.
 
         images: paths, contents of files, or pictures of Pillow. Raises InputError for an image that
         cannot be read, UsageError for a model whose features were computed elsewhere,
@@ -93,8 +88,8 @@ class Model:
 
         features: (n, width) or (n, regions, width)."""
         array = arguments.array("features", features)
-        if array.dtype.kind not in "fiu" or not array.size or not np.isfinite(array).all():
-            raise InputError(f"features of shape {array.shape} and {array.dtype}: not finite numbers")
+        if not array.size or not np.isfinite(array).all():
+            raise InputError(f"features of shape {array.shape}: not finite numbers")
         return self._encoded(self._trained.features(array))
 
     def similarity(self, images: Encoded, captions: Encoded) -> np.ndarray:
@@ -116,11 +111,7 @@ class Model:
             if len(parts) != count or not all(isinstance(part, kind) for part in parts):
                 raise InputError(f"{name}: not the fragments that the model returned for {name}")
             return joined(parts)
-        if isinstance(side, Several):
-            raise InputError(f"{name}: fragments of another model; this one compares vectors")
-        array = arguments.matrix(name, side)
-        if array.shape[1] != self.dim:
-            raise InputError(f"{name} has shape {array.shape}; expected (rows, {self.dim})")
+        array = arguments.matrix(name, side, columns=self.dim)  # type: ignore[arg-type]
         vectors = torch.from_numpy(array.astype(np.float32)) * count**0.5
         return joined(vectors.chunk(count, dim=1))
 

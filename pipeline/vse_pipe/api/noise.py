@@ -1,6 +1,5 @@
-"""Noisy pairs of images and captions: mismatches as the papers inject them, the probability that a
-pair matches, partial optimal transport, and an audit of pairs. The stages ``inject``, ``train`` and
-``audit`` compute the same. Wrong arguments raise InputError or UsageError with their name."""
+"""Noisy pairs of images and captions, as in the stages ``inject``, ``train`` and ``audit``. Wrong
+arguments raise InputError or UsageError with their name."""
 
 from __future__ import annotations
 
@@ -37,8 +36,6 @@ def inject(
     rate: float,
     level: Literal["image", "caption"] = "image",
     seed: int = 0,
-    *,
-    images: ArrayLike | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pairs with mismatches: the image that each caption is shown with, and whether it is wrong.
 
@@ -48,27 +45,22 @@ def inject(
     (array([7, 7, 9, 9, 4, 4]), array([ True,  True,  True,  True,  True,  True]))
 
     Args:
-        owners: (captions,) id of the image that each caption describes; any integers.
-        rate: share of images or captions, 0 to 1, that take part in the exchange. What stays in its
-            place is no mismatch, so the share of mismatched pairs is slightly lower.
-        level: "image" moves all captions of an image together (RCL, DECL, L2RM); "caption" moves
-            each by itself (NCR, BiCro).
+        owners: (captions,) id of the image that each caption describes; any integers. The draw
+            depends on the order of the images, which is that of their ids.
+        rate: share of images or captions, 0 to 1, that take part in the exchange; some stay in
+            their place.
+        level: "image" moves all captions of an image together, "caption" each by itself.
         seed: of numpy's legacy generator, 0 to 2^32 - 1. The same seed gives the authors' index.
-        images: (images,) all ids, each once, in the order of the data set, on which the draw
-            depends. By default the distinct ``owners``, ascending.
 
     Returns shown (captions,) int64, ids of images, and mismatched (captions,) bool.
 
-    Source: the loaders of RCL and DECL (image) and of NCR (caption).
+    Source: the loaders of RCL, DECL and L2RM (image) and of NCR and BiCro (caption).
     """
     arguments.chosen("level", level, LEVELS)
     arguments.configured("inject", PROTOCOLS.options(level), {"rate": rate})
     arguments.number("seed", seed, 0)
-    true = arguments.integers("owners", owners, "captions")
-    order = np.unique(true) if images is None else arguments.integers("images", images, "images")
-    if len(np.unique(order)) < len(order) or not np.isin(true, order).all():
-        raise InputError(f"images has {len(order):,} entries; expected each image of owners, once")
-    pairs = shown_images(true, order, PROTOCOLS.load(level), rate, seed)
+    true = arguments.array("owners", owners, "captions", kind="integers").astype(np.int64)
+    pairs = shown_images(true, np.unique(true), PROTOCOLS.load(level), rate, seed)
     return pairs, pairs != true
 
 
@@ -87,10 +79,9 @@ def posterior(
     Source: Han et al., CVPR 2024, Eq. 4 (beta); Huang et al., NeurIPS 2021, Eq. 3 (gaussian).
     """
     arguments.chosen("mixture", mixture, MIXTURES)
-    values = arguments.array("losses", losses)
-    if values.ndim != 1 or values.dtype.kind not in "fiu" or not np.isfinite(values).all():
-        about = f"losses of shape {values.shape} and {values.dtype}"
-        raise InputError(f"{about}: expected (pairs,) of finite numbers")
+    values = arguments.array("losses", losses, "pairs")
+    if not np.isfinite(values).all():
+        raise InputError("losses holds NaN or infinite values")
     result = fit_gaussian(values) if mixture == "gaussian" else fit_beta(values)
     if result.doubt:
         warnings.warn(f"do not trust the probabilities: {result.doubt}", stacklevel=2)
@@ -111,11 +102,9 @@ def transport(
         cost: (images, captions), at least 0, numpy or torch; no gradient passes.
         mass: share that moves, above 0 and below 1; images and captions have equal shares of it.
         regularisation: weight of the entropy, in units of the cost.
-        mask: (images, captions) bool, True where nothing may move; None: nowhere. L2RM masks the
-            pairs themselves: ``np.eye(len(cost), dtype=bool)``.
-        tolerance: the iterations stop when the potentials of the images move by less. The default
-            is that of the authors' code and loose: at a small regularisation the plan moves some
-            percent too much.
+        mask: (images, captions) bool, True where nothing may move. L2RM masks the pairs themselves.
+        tolerance: the iterations stop when the potentials of the images move by less. The authors'
+            default is loose: at a small regularisation the plan moves some percent too much.
 
     Returns (images, captions) float32, for a tensor a tensor on its device. The sum is about
     ``mass``, and less where the mask leaves no room.
@@ -125,14 +114,10 @@ def transport(
     options: dict[str, object] = {"mass": mass, "regularisation": regularisation, "tolerance": tolerance}
     arguments.configured("transport", L2rmOptions, options)
     costs = arguments.cells("cost", cost, torch.device("cpu"))
-    wrong = int((~(costs.isfinite() & (costs >= 0))).sum())
-    if wrong:
-        shape = tuple(costs.shape)
-        raise InputError(f"cost of shape {shape}: {wrong:,} entries are negative, NaN or infinite")
-    closed = np.zeros(costs.shape, bool) if mask is None else arguments.array("mask", mask)
-    if closed.shape != costs.shape or closed.dtype != bool:
-        about = f"mask has shape {closed.shape} of {closed.dtype}"
-        raise InputError(f"{about}; expected {tuple(costs.shape)} of bool, as cost has it")
+    if wrong := int((~(costs.isfinite() & (costs >= 0))).sum()):
+        raise InputError(f"cost: {wrong:,} entries are negative, NaN or infinite")
+    shape = tuple(costs.shape)
+    closed = np.zeros(shape, bool) if mask is None else arguments.array("mask", mask, *shape, kind="truths")
     blocked = torch.from_numpy(closed.copy())  # a view may be read-only or reversed
     plan = partial_plan(costs, mass, regularisation, blocked, tolerance)
     return plan.to(cost.device) if isinstance(cost, Tensor) else plan.numpy()
@@ -152,8 +137,7 @@ def audit(
         images: (N, D) vectors, numpy or torch; computed on their device.
         captions: (M, D) vectors of the same model.
         owners: (M,) row of the image that each caption is shown with; by default i for caption i.
-            Images without a caption are left out.
-        batch: pairs of a batch, 3 or more. Losses are compared within random batches; 128 in L2RM.
+        batch: pairs of a random batch, in which losses are compared; 3 or more, 128 in L2RM.
         seed: of the batches.
 
     Returns the columns
@@ -165,14 +149,12 @@ def audit(
     - ``rematch_caption``, ``rematch_caption_score``: the best caption of another image;
     - ``rematch_image``, ``rematch_image_score``: the other image that suits the caption best.
 
-    A warning says why the probabilities are doubtful.
-
     Source: Han et al., CVPR 2024, Eq. 4, with the mean of the authors' code where the paper has the
     hardest violation; captions of the same image are no negatives, and the mean is over negatives.
     """
     arguments.number("batch", batch, 3)
     sides = _sides(images, captions)
-    arguments.require_one_width(**sides)
+    arguments.matrix("captions", sides["captions"], columns=sides["images"].shape[1])
     rows, used, image_rows = _pictured(sides, owners)
     work = losses.batches(len(rows), batch, np.random.default_rng(seed))
     place = arguments.device(images, captions)
@@ -197,16 +179,12 @@ def doubts(images: ArrayLike, captions: ArrayLike, owners: ArrayLike | None = No
         images: (N, D) vectors, numpy or torch.
         captions: (M, E) vectors of the same model or, where E is not D, of another one.
         owners: (M,) row of the image that each caption is shown with; by default i for caption i.
-            Images without a caption are left out.
         seed: of folds and simulated mismatches.
 
     Returns the columns ``caption``, ``image`` (rows of the pair), ``probability`` of being
     mismatched, ``odds`` (their logarithm, by which pairs are ranked) and the evidence, in standard
-    deviations above chance. ``attrs`` has ``share`` of mismatches and its ``interval`` of 95%.
-
-    Mismatches are simulated: captions beside other images. The evidence that tells these from the
-    pairs is weighed by a logistic regression (``vse_pipe.audit.evidence``). Some hundred pairs are
-    needed for useful maps.
+    deviations above chance. ``attrs`` has ``share`` of mismatches and its ``interval`` of 95%. Some
+    hundred pairs are needed. Method: ``vse_pipe.audit.evidence``.
     """
     arguments.number("seed", seed, 0)
     sides = _sides(images, captions)

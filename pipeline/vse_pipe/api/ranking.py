@@ -1,5 +1,5 @@
-"""Ranks of vectors or scores under an inference criterion, their figures, intervals and comparison.
-The stage ``evaluate`` and the command ``compare`` compute the same."""
+"""Ranks of vectors or scores under a criterion, and their comparison, as ``evaluate`` and
+``compare`` have them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _UNTUNED = "nothing chooses parameters without validation; a value is given as i
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The ranking of images and captions in both directions. It keeps the vectors."""
+    """The ranking of images and captions in both directions."""
 
     _result: measure.Result
     _gives_tensors: bool
@@ -61,8 +61,7 @@ class Ranking:
 
     def intervals(self, seed: int = 1, resamples: int = 1000) -> dict[str, Any]:
         """Bootstrap intervals [low, high] of 95 % of the figures, at their addresses in
-        ``metrics``. Images are drawn with all their captions, because the captions of one image are
-        not independent."""
+        ``metrics``. Images are drawn with all their captions."""
         arguments.number("resamples", resamples)
         limits = intervals(self._result.ranks, self._result.occurrence, resamples, seed)
         return rounded(limits)  # type: ignore[no-any-return]
@@ -140,12 +139,19 @@ def rank(
     Raises InputError and UsageError with the argument's name and shape.
     """
     place = arguments.device(images, captions)
-    _require_both(bank, bank_images)
     sides = arguments.matrix("images", images), arguments.matrix("captions", captions)
     relevance, graded, rows = _correct(owners, qrels, (len(sides[0]), len(sides[1])))
-    vectors = Vectors.of_arrays(*sides, rows, similarity)
-    further = _further(vectors, (bank_images, bank), validation)
-    task = task_of_vectors(VectorSets(vectors, *further), EvaluateParams(), place, relevance)
+    ranked = Vectors.of_arrays(*sides, rows, similarity)
+
+    def partner(names: tuple[str, str], images: Any, captions: Any, *owners: Any) -> Vectors:
+        arrays = arguments.matrix(names[0], images), arguments.matrix(names[1], captions)
+        rows = arguments.image_rows(*owners, *map(len, arrays)) if owners else None
+        return Vectors.of_arrays(*arrays, rows, similarity, where=names, partner=ranked)
+
+    has_bank = bank is not None or bank_images is not None
+    banks = partner(("bank_images", "bank"), bank_images, bank) if has_bank else None
+    chooses = validation and partner(("validation images", "validation captions"), *validation)
+    task = task_of_vectors(VectorSets(ranked, banks, chooses), EvaluateParams(), place, relevance)
     task = replace(task, graded=graded, lacking=_UNTUNED)
     return _ranked(task, criterion, images, ties=ties, memory=memory)
 
@@ -169,7 +175,7 @@ def rank_scores(
 
     Args:
         scores: (N, M), images in rows and captions in columns; larger is more similar. They are not
-            copied: do not change them while the ranking is used.
+            copied.
         owners: (M,) row of the image that each caption describes; by default i for caption i.
         criterion: as for ``rank``; "dual_is" compares items with items, which scores do not hold.
         bank: (N, B) scores of the images with the captions of a bank.
@@ -177,7 +183,6 @@ def rank_scores(
         qrels, ties, memory: as for ``rank``.
     """
     place = arguments.device(scores)
-    _require_both(bank, bank_images)
     cells = arguments.cells("scores", scores, place)
     relevance, graded, rows = _correct(owners, qrels, (cells.shape[0], cells.shape[1]))
     numbers, empty = [np.arange(count) for count in cells.shape], torch.empty(0)
@@ -189,29 +194,19 @@ def rank_scores(
     split, source = Split(numbers[0], numbers[1], rows, empty, empty, relevance), BankSource(OWN)
     forward = Scores.dense(cells)
     queries = forward, forward.transposed()
-    if bank is not None:
-        of_captions = arguments.cells("bank_images", bank_images, place)
-        of_images = arguments.cells("bank", bank, place)
-        if (of_images.shape[0], of_captions.shape[1]) != cells.shape:
-            shapes = f"bank has shape {tuple(of_images.shape)} and bank_images {tuple(of_captions.shape)}"
-            raise InputError(f"{shapes}; scores of {tuple(cells.shape)} need as many images and captions")
-        ids = np.arange(len(of_captions)), np.arange(of_images.shape[1])
-        source = BankSource("given", replace(split, image_ids=ids[0], caption_ids=ids[1]))
+    has_bank = bank is not None or bank_images is not None
+    if has_bank:
+        of_captions = arguments.cells("bank_images", bank_images, place, columns=cells.shape[1])
+        of_images = arguments.cells("bank", bank, place, rows=cells.shape[0])
+        source = BankSource("given", split)
         queries = Scores.dense(of_captions), Scores.dense(of_images).transposed()
     trials = {
-        direction: [Trial(ranked, Bank(of_bank, bank is None), split.truth(direction))]
+        direction: [Trial(ranked, Bank(of_bank, not has_bank), split.truth(direction))]
         for direction, ranked, of_bank in zip(DIRECTIONS, (forward, forward.transposed()), queries, strict=True)
     }
     about: dict[str, object] = {"similarity": "given"}
     task = Task(split, source, None, source, cosine, about, graded=graded, trials=trials, lacking=_UNTUNED)
     return _ranked(task, criterion, scores, ties=ties, memory=memory)
-
-
-def _require_both(bank: ArrayLike | None, bank_images: ArrayLike | None) -> None:
-    """Raises UsageError for one of the two, which would correct one direction only."""
-    if (bank is None) != (bank_images is None):
-        absent = "bank" if bank is None else "bank_images"
-        raise UsageError(f"{absent} is missing: bank corrects images and bank_images captions; give both or none")
 
 
 def compare(
@@ -286,39 +281,18 @@ def _correct(
         return None, None, arguments.image_rows(owners, *counts)
     if owners is not None:
         raise UsageError("owners and qrels both say what is correct; give one of them")
-    pairs = arguments.matrix("qrels", qrels, "2 or 3")
+    pairs = arguments.matrix("qrels", qrels, columns="2 or 3")
     if pairs.shape[1] not in (2, 3) or not len(pairs):
         raise InputError(f"qrels has shape {pairs.shape}; expected row of caption, row of image [, grade]")
-    images, captions, grades = pairs[:, 1], pairs[:, 0], pairs[:, 2:].ravel()
+    images, captions = pairs[:, 1], pairs[:, 0]
+    grades = pairs[:, 2] if pairs.shape[1] == 3 else np.ones(len(pairs))
     for name, rows, count in (("caption", captions, counts[1]), ("image", images, counts[0])):
         if not np.isin(rows, np.arange(count)).all():
             raise InputError(f"qrels: a row of {name} is none of the {count:,} that there are")
     images, captions = images.astype(np.int64), captions.astype(np.int64)
-    if not len(grades):
-        return Relevance.both_ways(images, captions), None, None
     if not (np.isfinite(grades).all() and (grades >= 0).all() and (grades > 0).any()):
         raise InputError("qrels: grades must be finite, 0 or more, and one above 0")
     is_correct = mean_grades(images, captions, grades) > 0
     relevance = Relevance.both_ways(images[is_correct], captions[is_correct])
-    return relevance, Graded(images, captions, grades.astype(np.float64)), None
-
-
-def _further(
-    ranked: Vectors,
-    bank: tuple[ArrayLike | None, ArrayLike | None],
-    validation: tuple[ArrayLike, ArrayLike, ArrayLike] | None,
-) -> tuple[Vectors | None, Vectors | None]:
-    """The vectors of a bank and of validation data, each of images and captions."""
-
-    def vectors(names: tuple[str, str], sides: Sequence[Any], owners: bool) -> Vectors:
-        images, captions = map(arguments.matrix, names, sides)
-        rows = arguments.image_rows(sides[2], len(images), len(captions)) if owners else None
-        return Vectors.of_arrays(images, captions, rows, ranked.compared_by, where=names, partner=ranked)
-
-    if validation is not None and len(validation) != 3:
-        raise UsageError("validation takes three: (images, captions, owners)")
-    names = "validation images", "validation captions"
-    return (
-        None if bank[1] is None else vectors(("bank_images", "bank"), bank, owners=False),
-        None if validation is None else vectors(names, validation, owners=True),
-    )
+    is_graded = pairs.shape[1] == 3
+    return relevance, Graded(images, captions, grades.astype(np.float64)) if is_graded else None, None
