@@ -84,7 +84,7 @@ def test_hals_code_trains_only_hal_anew(project, first):
     """DVC calls every training after an edit in the room; the run whose code is as it was returns at once."""
     module = project.root / "pipeline/vse_pipe/train" / "losses" / "hal.py"
     text, models = module.read_text(), project.root / "data" / "train"
-    finished = {run: (models / run / "last/finished.json").read_text() for run in ("sum", "hal")}
+    finished = {run: (models / run / "made_from.json").read_text() for run in ("sum", "hal")}
     module.write_text(text + "\n# edited\n")
     stages = set(re.findall(r"^(\S+):$", project.run("dvc", "status"), flags=re.M))
     assert {"train@hal", "train@sum", "audit@hal"} <= stages
@@ -92,10 +92,10 @@ def test_hals_code_trains_only_hal_anew(project, first):
     # By DVC, whose commands take the code of this folder.
     project.run("dvc", "repro", "--single-item", "train@sum", "train@hal")
     module.write_text(text)
-    assert (models / "sum/last/finished.json").read_text() == finished["sum"]
-    assert (models / "hal/last/finished.json").read_text() != finished["hal"]
+    assert (models / "sum/made_from.json").read_text() == finished["sum"]
+    assert (models / "hal/made_from.json").read_text() != finished["hal"]
     project.run("dvc", "repro", "--single-item", "train@sum", "train@hal")
-    assert (models / "hal/last/finished.json").read_text() == finished["hal"]
+    assert (models / "hal/made_from.json").read_text() == finished["hal"]
 
 
 def test_an_entry_taken_out_leaves_no_row_and_a_seed_more_trains_that_seed_alone(project, first):

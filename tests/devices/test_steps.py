@@ -76,7 +76,7 @@ def test_a_step_waits_for_nothing_but_a_transport(device, row, monkeypatch):
     monkeypatch.setattr(optimise, "step", step)
     for epoch in range(2):
         batches = np.split(np.random.default_rng(epoch).permutation(48), 6)
-        optimise.train_epoch(scheme, optimizer, Averages(scheme.models, None), batches, epoch, row)
+        optimise.train_epoch(scheme, optimizer, Averages(scheme.models, None), batches, epoch)
     second = [count for is_second, count in waits if is_second]
     assert round(sum(second) / len(second), 1) == (2.2 if row == "`l2rm`" else 0)
 
@@ -96,5 +96,5 @@ def test_a_loss_that_is_not_finite_changes_no_weight_and_is_reported(device, mon
     real, scheme.terms = scheme.terms, terms
     work = np.split(np.arange(48), 6)[:3]
     with pytest.raises(PipelineError, match="the loss is nan"):
-        optimise.train_epoch(scheme, optimizer, Averages(scheme.models, None), work, 0, "r")
+        optimise.train_epoch(scheme, optimizer, Averages(scheme.models, None), work, 0)
     assert all(map(torch.equal, before, scheme.model.parameters()))

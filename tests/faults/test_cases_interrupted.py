@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.faults import warm
+from tests.train.some import state_file
 from vse_pipe.core import files
 from vse_pipe.train import checkpoint
 
 pytestmark = pytest.mark.acceptance
 _RUN = Path("data/train/sum")
 _MODEL, _UNFINISHED = _RUN / "model.safetensors", files.partial_folder(_RUN)
-_STATE = _UNFINISHED / checkpoint.STATE
 _EPOCHS = 30
 _LONG = ("-S", f"train.epochs={_EPOCHS}", "train")
 
@@ -37,16 +37,20 @@ def long(_long, staged):
     return _long
 
 
+def _epochs_done() -> int:
+    return checkpoint.read(state_file())["progress"]["epoch"]
+
+
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["TERM", "INT"])
 def test_case_03_a_training_that_is_told_to_stop_goes_on_with_the_next_epoch(staged, long, sent, status):
     process = warm.started(staged, *_LONG)
-    warm.until(_STATE.is_file, process)
+    warm.until(lambda: any(_UNFINISHED.glob("last/*.pt")), process)
     os.kill(process.pid, sent)
     process.join()
     said = Path(warm.SAID).read_text()
     assert process.exitcode == status, said
     assert "the same command goes on where it was" in said
-    done = checkpoint.read(_UNFINISHED)["progress"]["epoch"]
+    done = _epochs_done()
     assert done < _EPOCHS
     said = warm.run(staged, *_LONG)
     assert f"epoch {done + 1}/{_EPOCHS}" in said
@@ -68,10 +72,10 @@ def die_at(event: str, name: str, number: int) -> None:
 
 
 def test_case_04_killed_while_it_writes_a_checkpoint_the_one_before_is_whole(staged, long):
-    process = warm.started(staged, *_LONG, first=partial(die_at, "os.rename", "state.pt", 5))
+    process = warm.started(staged, *_LONG, first=partial(die_at, "os.rename", ".pt", 5))
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    assert checkpoint.read(_UNFINISHED)["progress"]["epoch"] == 4
+    assert _epochs_done() == 4
     warm.run(staged, *_LONG)
     assert _MODEL.read_bytes() == long
     assert not _UNFINISHED.exists()

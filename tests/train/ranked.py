@@ -124,8 +124,7 @@ def epochs(how: dict[str, Any], count: int, exact: bool = True) -> Found:
         optimizer, averages = optimizer_for(scheme.setting.model, params), Averages(scheme.models, params.average)
         batches = list(np.split(np.random.default_rng(1).permutation(COUNT), [9, 18, 27]))
         losses = [
-            optimise.mean_loss(optimise.train_epoch(scheme, optimizer, averages, batches, one, "toy"))
-            for one in range(count)
+            optimise.mean_loss(optimise.train_epoch(scheme, optimizer, averages, batches, one)) for one in range(count)
         ]
         models = {
             f"{place}/{name}": one for place, of in enumerate(averages.models) for name, one in of.state_dict().items()

@@ -3,6 +3,7 @@
 import shutil
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from unittest.mock import DEFAULT, Mock
 
 import numpy as np
@@ -23,7 +24,8 @@ from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train import checkpoint, loop, optimise
+from vse_pipe.train import checkpoint, optimise
+from vse_pipe.train.checkpoint import Checkpoint
 from vse_pipe.train.data import Batch, Pairs
 from vse_pipe.train.model import DualEncoder, build, objective
 from vse_pipe.train.optimise import optimizer_for
@@ -127,7 +129,7 @@ class Killed(BaseException):
 
 def killed_after(epochs: int, params, run: str) -> None:
     """Train ``run`` until the state after ``epochs`` of its epochs is written, and no further."""
-    saved, real = iter(range(1, 10**6)), checkpoint.save
+    saved, real = iter(range(1, 10**6)), Checkpoint.save
 
     def save(*arguments):
         real(*arguments)
@@ -135,7 +137,7 @@ def killed_after(epochs: int, params, run: str) -> None:
             raise Killed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop.checkpoint, "save", save)
+        patch.setattr(Checkpoint, "save", save)
         with pytest.raises(Killed):
             train(params, run, "cpu")
 
@@ -144,7 +146,12 @@ def last_state(params: Params, run: str = "sum") -> dict:
     """The state after the last epoch of a training of ``run``, which is not finished."""
     shutil.rmtree(paths.trained(run), ignore_errors=True)
     killed_after(params.runs[run].train.epochs, params, run)
-    return checkpoint.read(partial_folder(paths.trained(run)))
+    return checkpoint.read(state_file(run))
+
+
+def state_file(run: str = "sum") -> Path:
+    """The state of an unfinished training of ``run``."""
+    return next((partial_folder(paths.trained(run)) / "last").glob("*.pt"))
 
 
 def files_of(run: str) -> dict[str, bytes]:

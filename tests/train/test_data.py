@@ -94,16 +94,16 @@ def _table(**changes) -> pa.Table:
 
 
 def test_boxes_of_all_mentions_and_the_proposals_of_the_pictures_of_pairs():
-    found = joined_boxes(_table(), MENTIONS, _features(), KNOWN, "r")
+    found = joined_boxes(_table(), MENTIONS, _features(), KNOWN)
     assert KNOWN.ids.tolist() == [10, 30, 70]
     assert found.pictures.tolist() == [8, 7, 9]
     assert found.boxes.tolist() == [[1, 1, 6, 6], [0, 0, 5, 5], [1, 2, 3, 4]]
     assert (found.proposed_in.tolist(), found.rows.tolist()) == ([7, 8], [3, 4])
     assert found.proposals.tolist() == [[5, 5, 10, 10], [4, 4, 9, 9]]
-    read = joined_boxes(_table(), MENTIONS, _features([40]), KNOWN, "r")
+    read = joined_boxes(_table(), MENTIONS, _features([40]), KNOWN)
     assert read.rows.tolist() == [4], "proposals that could not be read are left out"
-    with pytest.raises(InputError, match="train r: no picture of its training pairs has a proposal; add train to the"):
-        joined_boxes(_table(proposed=[False] * 6), MENTIONS, _features(), KNOWN, "r")
+    with pytest.raises(InputError, match="no picture of the training pairs has a proposal; add train to the"):
+        joined_boxes(_table(proposed=[False] * 6), MENTIONS, _features(), KNOWN)
 
 
 def test_the_injected_truth_is_that_of_the_training_pairs_where_all_of_it_is_known(project):
@@ -132,31 +132,31 @@ def _text(path, **options):
 def test_known_words_start_from_their_vectors_and_others_as_they_were_drawn(tmp_path, capsys):
     pairs, path = some_pairs(40), _text_file(tmp_path / "vectors.txt", VECTORS)
     drawn, filled = (some_model(pairs, text=_text(path), seed=5).txt for _ in range(2))
-    filled.start_from(*inputs.word_vectors(_text(path), pairs.texts, "one"))
+    filled.start_from(*inputs.word_vectors(_text(path), pairs.texts))
     words = pairs.texts.words
     for place, word in enumerate(words):
         known = word in VECTORS and word not in SPECIAL
         expected = torch.tensor(VECTORS[word]) if known else drawn.embed.weight[place]
         assert torch.equal(filled.embed.weight[place], expected), word
     assert filled.embed.weight.requires_grad
-    assert f"one: 2 of 8 words start from {path}" in capsys.readouterr().err
+    assert f"2 of 8 words start from {path}" in capsys.readouterr().err
     # An encoder that draws its table reads nothing.
-    assert inputs.word_vectors(member(TEXT_ENCODERS, "gru"), some_pairs().texts, "one") is None
-    assert inputs.word_file(member(TEXT_ENCODERS, "two_branch"), "one") is None
+    assert inputs.word_vectors(member(TEXT_ENCODERS, "gru"), some_pairs().texts) is None
+    assert inputs.word_file(member(TEXT_ENCODERS, "two_branch")) is None
 
 
 @pytest.mark.parametrize(
     ("file", "options", "error", "said"),
     [
         ("all", {"word_dim": 4}, UsageError, r"word_dim is 4, but .*all.txt has vectors of 3 .* set word_dim: 3"),
-        ("none", {}, MissingResource, r"none.txt: no such file; text\.gru\.vectors of run one"),
+        ("none", {}, MissingResource, r"none.txt: no such file; text\.gru\.vectors needs"),
         ("all", {"sha256": "0" * 64}, IntegrityError, r"all\.txt: sha256 is .*, expected 000"),
     ],
 )
 def test_what_does_not_fit_is_one_line(tmp_path, file, options, error, said):
     _text_file(tmp_path / "all.txt", VECTORS)
     with pytest.raises(error, match=said):
-        inputs.word_vectors(_text(tmp_path / f"{file}.txt", **options), some_pairs().texts, "one")
+        inputs.word_vectors(_text(tmp_path / f"{file}.txt", **options), some_pairs().texts)
 
 
 def test_other_vectors_are_another_run_and_the_file_is_needed_for_training_alone(project, capsys):

@@ -19,7 +19,8 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import BACKBONES
-from vse_pipe.train import checkpoint, loop, model
+from vse_pipe.train import model
+from vse_pipe.train.checkpoint import Checkpoint
 from vse_pipe.train.pictures import Pictures
 from vse_pipe.train.stage import train
 
@@ -32,13 +33,13 @@ NORMS = ("running_mean", "running_var", "num_batches_tracked")
 @pytest.fixture
 def epochs(monkeypatch):
     """The model after every epoch, and what its checkpoint holds."""
-    models, real = [], checkpoint.save
+    models, real = [], Checkpoint.save
 
-    def save(out, model, *rest):
+    def save(self, model, *rest):
         models.append({name: value.clone() for name, value in model.state_dict().items()})
-        real(out, model, *rest)
+        real(self, model, *rest)
 
-    monkeypatch.setattr(loop.checkpoint, "save", save)
+    monkeypatch.setattr(Checkpoint, "save", save)
     return models
 
 
@@ -107,7 +108,7 @@ def test_moving_statistics_and_chunks_are_refused_before_anything_is_removed(pai
     _train({"batch_norm": "updated"}, epochs=1, chunk=8)  # chunks that hold a whole batch are none
     whole = files_of("ft")
     for before in ("features", "crops"):
-        wanted = r"^runs\.ft\.train\.chunk: 'img\.backbone.* normalises over the whole batch"
+        wanted = r"train\.chunk: 'img\.backbone.* normalises over the whole batch"
         with pytest.raises(UsageError, match=wanted):
             _train({"batch_norm": "updated", "after": 3, "before": before}, chunk=3)
         assert files_of("ft") == whole, before

@@ -6,7 +6,6 @@ from contextlib import chdir
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -26,11 +25,12 @@ from tests.train.some import (
     some_model,
     some_pairs,
     some_scheme,
+    state_file,
     weights_file,
 )
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import DeadRun, PipelineError
-from vse_pipe.core.files import partial_folder
+from vse_pipe.core.files import replace_folder
 from vse_pipe.project import paths
 from vse_pipe.train import checkpoint, optimise, stage
 from vse_pipe.train import model as train_model
@@ -55,17 +55,22 @@ def test_a_finished_run_leaves_no_state_also_where_the_call_was_killed_before_it
 ):
     params, whole = load_params(trained_project), files_of("sum")
     shutil.rmtree(paths.trained("sum"))
+
+    def replaced(*arguments):
+        replace_folder(*arguments)
+        raise Killed
+
     with monkeypatch.context() as killed:
-        killed.setattr(checkpoint, "drop_state", Mock(side_effect=Killed))
+        killed.setattr(checkpoint, "replace_folder", replaced)
         with pytest.raises(Killed):
             train(params, "sum", "cpu")
-    assert (paths.trained("sum") / checkpoint.STATE).exists()
+    assert any(paths.trained("sum").glob("last/*.pt"))
     monkeypatch.setattr(optimise, "step", never)
     train(params, "sum", "cpu")
     assert files_of("sum") == whole
 
 
-def test_learning_curve_and_selection_and_a_damaged_checkpoint_starts_again(trained_project, capsys):
+def test_learning_curve_and_selection(trained_project):
     rows = history()
     assert rows.epoch.tolist() == [1, 2, 3, 4]
     assert rows.lr.round(6).tolist() == [0.01, 0.01, 0.001, 0.001]
@@ -75,11 +80,25 @@ def test_learning_curve_and_selection_and_a_damaged_checkpoint_starts_again(trai
     assert (rows[parts].sum(axis=1) - rows.val_rsum).abs().max() < 1e-4
     best = json.loads((paths.trained("sum") / model_files.CONFIG).read_text())["best"]
     assert best == {"epoch": rows.val_rsum.idxmax() + 1, "val_rsum": rows.val_rsum.max()}
+
+
+def _flipped(path: Path) -> None:
+    """One bit of a weight is another."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [_flipped, lambda path: path.write_bytes(path.read_bytes()[:-99]), lambda path: torch.save([1], path)],
+    ids=["bit", "end", "list"],
+)
+def test_a_training_with_a_damaged_state_starts_again(trained_project, capsys, damage):
     params, whole = load_params(trained_project), files_of("sum")
     shutil.rmtree(paths.trained("sum"))
     killed_after(2, params, "sum")
-    state = partial_folder(paths.trained("sum")) / checkpoint.STATE
-    state.write_bytes(state.read_bytes()[:-99])
+    damage(state_file())
     train(params, "sum", "cpu")
     assert "no state of a training" in capsys.readouterr().err
     assert files_of("sum") == whole
@@ -167,7 +186,7 @@ def test_a_dead_run_is_ended_after_the_epoch_in_which_it_died_and_may_go_on(wide
             train(_params(DEADLY, lr=0.05, epochs=2), "sum", "cpu")
         assert error.value.exit_status == 1
         said = str(error.value)
-        assert said.startswith("train sum, epoch 1: validation rsum ")
+        assert said.startswith("train sum: epoch 1/2: validation rsum ")
         parts = (
             "about that of chance (31.",
             "no gradient is left",
@@ -177,14 +196,14 @@ def test_a_dead_run_is_ended_after_the_epoch_in_which_it_died_and_may_go_on(wide
         )
         assert [part for part in parts if part not in said] == []
         assert not paths.trained("sum").exists(), "an earlier model would still be there"
-        assert not (paths.trained("sum").with_name("sum.partial") / checkpoint.STATE).exists()
+        assert not any(paths.trained("sum").with_name("sum.partial").glob("last/*.pt"))
     capsys.readouterr()
     on = _params(DEADLY, lr=0.05, epochs=2, stop_when_dead=False)
     train(on, "sum", "cpu")
     assert history().epoch.tolist() == [1, 2]
     warnings = [line for line in capsys.readouterr().err.splitlines() if "pulls no pair together" in line]
     assert len(warnings) == 2, "after the first epoch, and at the end"
-    assert "train sum, epoch 1:" in warnings[0]
+    assert "train sum: epoch 1/2:" in warnings[0]
     train(_params(DEADLY, lr=0.05, epochs=2), "sum", "cpu")
     assert "up to date" in capsys.readouterr().err, "the option decides no weight"
     whole = weights_file()
@@ -209,7 +228,7 @@ def test_the_plateau_of_max_is_said_and_left(wide, monkeypatch, capsys):
     monkeypatch.setattr(stage, "build", partial(_alike, stage.build))
     train(_params({"loss": "max"}, lr=3e-3, batch_size=48, epochs=16, lr_update=20), "sum", "cpu")
     said, rsums = capsys.readouterr().err, history().val_rsum
-    assert "train sum, epoch 2: validation rsum" in said
+    assert "train sum: epoch 2/16: validation rsum" in said
     assert said.count("still sits at its plateau of 19.2; training may leave it by itself") == 1
     assert "curriculum" in said
     assert rsums.iloc[:2].max() < 47 < 85 < rsums.max()
@@ -217,12 +236,10 @@ def test_the_plateau_of_max_is_said_and_left(wide, monkeypatch, capsys):
 
 def test_a_loss_without_a_message_is_dead_without_a_gradient_and_alive_at_its_minimum():
     """HAL and MAX have a message of their own."""
-    watch = Watch("run", "sum", 3.2)
-    with pytest.raises(
-        DeadRun, match=r"^train run, epoch 7: .*no gradient is left .*loss\.sum.*; train\.stop_when_dead"
-    ):
-        watch.after(7, [StepResult(6000.0, 0.0, 128)] * 8, 0.0)
-    watch.after(7, [StepResult(0.0, 0.0, 128)] * 8, 3.5)
+    watch = Watch("sum", 3.2)
+    with pytest.raises(DeadRun, match=r"no gradient is left .*loss\.sum.*; train\.stop_when_dead"):
+        watch.after([StepResult(6000.0, 0.0, 128)] * 8, 0.0)
+    watch.after([StepResult(0.0, 0.0, 128)] * 8, 3.5)
 
 
 def _first_rows(pairs) -> np.ndarray:

@@ -208,6 +208,6 @@ def test_both_passes_drop_the_same_words(options):
 def test_batch_normalisation_is_refused_but_for_a_similarity(project):
     image = {"image": "two_branch", "options": {"image": {"hidden": 7}}}
     params = load_params(Path(), runs={"sum": {**PARAMS["runs"]["sum"], **image, "train": {"chunk": 3}}})
-    with pytest.raises(UsageError, match=r"runs.sum.train.chunk: 'img.* normalises over the whole batch"):
+    with pytest.raises(UsageError, match=r"train sum: train.chunk: 'img.* normalises over the whole batch"):
         train(params, "sum", "cpu")
     optimise.require_independent_rows(torch.nn.ModuleDict({"sim": torch.nn.BatchNorm1d(3)}).train())

@@ -20,7 +20,7 @@ from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params
 from tests.train import ranked
 from tests.train.ranked import FRAGMENTS, Found, on
-from tests.train.some import history, killed_after
+from tests.train.some import history, killed_after, state_file
 from vse_pipe.artifacts import model_files
 from vse_pipe.core import files
 from vse_pipe.core.errors import PipelineError, UsageError
@@ -87,16 +87,16 @@ def test_processes_that_drift_apart_are_told_and_what_the_first_finds_on_its_dis
 
 
 def test_a_gpu_for_each_is_needed():
-    with pytest.raises(UsageError, match=r"^train sum: train.processes 99 need a GPU each, and there are \d+ "):
-        processes.run(print, 99, torch.device("cuda"), "train sum")
+    with pytest.raises(UsageError, match=r"^train.processes 99 need a GPU each, and there are \d+ "):
+        processes.run(print, 99, torch.device("cuda"))
 
 
 @pytest.mark.parametrize(
     ("status", "said", "expected"),
     [
-        (-9, ["lost"], r"^train sum: process 2 was ended by SIGKILL; run the same command again"),
+        (-9, ["lost"], r"^process 2 was ended by SIGKILL; run the same command again"),
         (3, ["lost", "own"], "^own$"),
-        (1, ["lost"], "^train sum: process 2 was ended by status 1; run"),
+        (1, ["lost"], "^process 2 was ended by status 1; run"),
     ],
 )
 def test_the_first_failure_is_what_is_said(status, said, expected):
@@ -107,7 +107,7 @@ def test_the_first_failure_is_what_is_said(status, said, expected):
     name = signal.Signals(-status).name if status < 0 else None
     exited = ProcessExitedException("", error_index=1, error_pid=1, exit_code=status, signal_name=name)
     with pytest.raises(PipelineError, match=expected):
-        raise processes._cause(exited, errors, "train sum")
+        raise processes._cause(exited, errors)
 
 
 @pytest.mark.acceptance
@@ -123,7 +123,7 @@ def test_under_dvc_a_killed_process_ends_all_and_one_process_goes_on(project, mo
     with subprocess.Popen(["dvc", "repro"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as dvc:
         _until(lambda: len(_workers(dvc.pid)) == 2, dvc)
         workers = _workers(dvc.pid)
-        _until(lambda: (out / checkpoint.STATE).is_file(), dvc)
+        _until(lambda: any(out.glob("last/*.pt")), dvc)
         os.kill(workers[1], signal.SIGKILL)
         said, _ = dvc.communicate(timeout=300)
     assert dvc.returncode != 0
@@ -131,7 +131,7 @@ def test_under_dvc_a_killed_process_ends_all_and_one_process_goes_on(project, mo
     assert " was ended by SIGKILL; run the same command again" in said
     assert "Traceback" not in said
     assert not any(Path(f"/proc/{one}").exists() for one in workers)
-    done = checkpoint.read(out)["progress"]["epoch"]
+    done = checkpoint.read(state_file())["progress"]["epoch"]
     load_params(project, train={**many, "processes": 1})
     again = subprocess.run(["dvc", "repro"], capture_output=True, text=True)
     assert again.returncode == 0, again.stderr

@@ -30,7 +30,7 @@ CONFIG, PEER, WORDS = (GIVEN / name for name in (model_files.CONFIG, model_files
 
 def test_an_earlier_model_stays_until_the_new_one_is_whole(trained_project):
     before = files_of("sum")
-    with pytest.raises(PipelineError, match="train sum, epoch 1"):
+    with pytest.raises(PipelineError, match="train sum: epoch 1"):
         train(load_params(trained_project, train={**PARAMS["train"], "lr": 1e38}), "sum", "cpu")
     assert [path.name for path in Path("data/train").iterdir() if path.is_dir()] == ["sum"], "nothing was finished"
     changed = load_params(trained_project, train={**PARAMS["train"], "epochs": 2, "lr": 5e-3})
@@ -41,7 +41,7 @@ def test_an_earlier_model_stays_until_the_new_one_is_whole(trained_project):
     assert [path.name for path in Path("data/train").iterdir() if path.is_dir()] == ["sum"]
 
 
-@pytest.mark.parametrize("name", [model_files.MODEL, model_files.VOCABULARY, model_files.HISTORY])
+@pytest.mark.parametrize("name", [model_files.MODEL, model_files.VOCABULARY, model_files.HISTORY, identity.NAME])
 def test_a_model_with_a_damaged_or_absent_file_is_trained_again(trained_project, name):
     params, before = load_params(trained_project), files_of("sum")
     for damage in (Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])):

@@ -35,7 +35,7 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
     started = time.monotonic()
     node, out, trained = params.runs[run], paths.audited(run), paths.trained(run)
     with claim(out):
-        read = identity.parts_of(trained) | identity.parts_of(paths.prepared(node.dataset), "train")
+        read = identity.parts_of(trained, "weights") | identity.parts_of(paths.prepared(node.dataset), "train")
         read |= identity.parts_of(paths.injected(node.dataset, node.noise))
         networks = Trained.open(trained, resolve_device(device)).networks
         if len(networks) > 1:
@@ -90,8 +90,7 @@ def _inputs(node: Run, run: str, network: TrainedNetwork) -> tuple[Pairs, pa.Tab
     injected = paths.injected(node.dataset, node.noise)
     identity.require_current(injected)
     identity.require_current(paths.trained(run))
-    pictures = inputs.pictures(node, source, network.files.config.get("backbone"), network.device)
-    table = inputs.table(node, source, texts, pictures, run)
+    table = inputs.table(node, source, texts, network.files.config.get("backbone"), network.device)
     return table.train_pairs, pairs.read(injected).take(pa.array(table.train_rows))
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 
+from vse_pipe.core.errors import PipelineError
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -22,6 +24,7 @@ QUIET, NORMAL, VERBOSE = 0, 1, 2
 stdout = Console(markup=False, emoji=False)
 stderr = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 _level = NORMAL
+_title = ""
 
 
 def set_level(level: int) -> None:
@@ -45,6 +48,21 @@ def quiet() -> Iterator[None]:
         yield
     finally:
         _level = before
+
+
+@contextlib.contextmanager
+def titled(title: str) -> Iterator[None]:
+    """Log lines and errors inside begin with ``title: ``."""
+    global _title
+    before, _title = _title, f"{_title}{title}: "
+    try:
+        yield
+    except PipelineError as error:
+        # A process that did the work may have put the title before its error.
+        error.args = (f"{title}: {str(error).removeprefix(f'{title}: ')}",)
+        raise
+    finally:
+        _title = before
 
 
 def silence() -> None:
@@ -76,7 +94,7 @@ def _printable(message: str) -> str:
 def say(message: str) -> None:
     """One log line on stderr, so that stdout stays free for results."""
     if _level != QUIET:
-        stderr.print(_printable(message))
+        stderr.print(_printable(_title + message))
 
 
 def trace() -> None:
@@ -88,7 +106,7 @@ def trace() -> None:
 
 
 def warn(message: str) -> None:
-    stderr.print(f"warning: {_printable(message)}", style="yellow")
+    stderr.print(f"warning: {_printable(_title + message)}", style="yellow")
 
 
 def line(text: str) -> None:
@@ -145,7 +163,7 @@ def track(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
     if _level == QUIET:
         yield from items
     elif watched():
-        yield from _bar(items, total, title)
+        yield from _bar(items, total, _title + title)
     else:
         yield from _plain_lines(items, total, title)
 

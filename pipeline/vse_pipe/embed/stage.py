@@ -130,7 +130,7 @@ def _identities(params: Params, name: str) -> identity.Inputs:
     """What embeddings are made from. Features are named for a transfer alone: those of a run belong
     to its model."""
     read = identity.parts_of(paths.prepared(params.dataset(name)), *images.SPLITS, "names")
-    read |= identity.parts_of(paths.trained(params.trained(name)))
+    read |= identity.parts_of(paths.trained(params.trained(name)), "weights")
     if name in params.transfers:
         node = params.transfers[name]
         read |= identity.parts_of(paths.extracted(node.dataset, str(node.features)))

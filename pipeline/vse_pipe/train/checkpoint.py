@@ -1,44 +1,42 @@
 """The state from which a killed training goes on, and the mark of a finished one.
 
-last/state.pt is replaced after every epoch: fingerprint, model, optimizer and ``Progress``. Batch
-orders follow from (seed, epoch), so no generator state is saved, and a resumed run is bit-equal to
-an uninterrupted one.
+last/<fingerprint>.pt is replaced after every epoch: model, optimizer and ``Progress``. Batch orders
+follow from (seed, epoch), so no generator state is saved, and a resumed run is bit-equal to an
+uninterrupted one.
 
-last/finished.json has the fingerprint of a finished run and the digests of its files. ``train`` with the same inputs reads it and
-returns; DVC calls ``train`` after every edit of a file that only some runs import.
+The part ``training`` in made_from.json of a finished run is a digest of its fingerprint and files.
+``train`` with the same inputs compares it and returns; DVC calls ``train`` after every edit of a
+file that only some runs import.
 """
 
+import contextlib
 import hashlib
 import json
 import shutil
+import zipfile
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from vse_pipe.artifacts import identity, model_files
+from vse_pipe.artifacts import identity, model_files, pairs
 from vse_pipe.core import processes
 from vse_pipe.core.console import warn
-from vse_pipe.core.errors import IntegrityError, damaged
-from vse_pipe.core.files import (
-    partial_folder,
-    read_json,
-    replace_folder,
-    sha256,
-    whole_file,
-    write_json,
-)
+from vse_pipe.core.errors import IntegrityError, PipelineError, damaged
+from vse_pipe.core.files import partial_folder, replace_folder, whole_file
 from vse_pipe.project import code, paths
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Run
 from vse_pipe.project.registry import RUN_FAMILIES
 from vse_pipe.train.model import describe
 
-STATE = Path("last") / "state.pt"
-FINISHED = Path("last") / "finished.json"
+_LAST, _TRAINING = "last", "training"
+_PEER = [f"{model_files.PEER}/{name}" for name in model_files.FILES]
+_WRITTEN = (*model_files.FILES, *_PEER, model_files.HISTORY, pairs.REMATCHING)
 _STAGE = "vse_pipe.train.stage"
 
 
@@ -71,47 +69,6 @@ def code_of(run: Run) -> str:
     return code.digest(code.closure([_STAGE, *modules]))
 
 
-def begin(out: Path, mark: str) -> Path:
-    """The folder beside ``out`` to build a model in. The first process removes it unless it holds a
-    state of the run with the fingerprint ``mark``."""
-    building = partial_folder(out)
-    if processes.is_first() and read(building, mmap=True).get("fingerprint") != mark:
-        shutil.rmtree(building, ignore_errors=True)
-    return building
-
-
-def finish(building: Path, out: Path, mark: str, inputs: identity.Inputs) -> None:
-    """Mark the model in ``building`` as finished and put it in the place of ``out``, with any seeds
-    in it. The state is removed after that: a call that is killed before goes on from it. Raises
-    LockedError where a process still writes a seed."""
-    identity.write(building, inputs, model_files.parts(building))
-    write_json(building / FINISHED, _ended(building, mark))
-    with paths.claimed_seeds(out):
-        replace_folder(building, out)
-    drop_state(out)
-
-
-def is_finished(folder: Path, mark: str) -> bool:
-    """Whether the run with this fingerprint is finished and every file in ``folder`` is as it was
-    written."""
-    path = folder / FINISHED
-    return path.is_file() and read_json(path) == _ended(folder, mark)
-
-
-def _ended(folder: Path, mark: str) -> dict:
-    files = {
-        path.relative_to(folder).as_posix(): sha256(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path not in (folder / FINISHED, folder / STATE)
-    }
-    return {"fingerprint": mark, "files": files}
-
-
-def drop_state(folder: Path) -> None:
-    """Remove the state of a finished run."""
-    (folder / STATE).unlink(missing_ok=True)
-
-
 @dataclass
 class Progress:
     """State of a run after ``epoch`` epochs.
@@ -132,44 +89,80 @@ class Progress:
     stuck: str | None = None
 
 
-def save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, mark: str) -> None:
-    """Write the state. mark: the fingerprint of the run."""
-    state = {"fingerprint": mark, "trained": state_of(model, optimizer), "progress": vars(progress)}
-    # An open file, because torch's own has no OSError for a full disk.
-    with whole_file(folder / STATE) as path, path.open("wb") as file:
-        torch.save(state, file)
+class Checkpoint:
+    """The state of an unfinished training, and the mark of a finished one. out: folder of the run;
+    mark: fingerprint of the training."""
+
+    def __init__(self, out: Path, mark: str) -> None:
+        self.out, self.mark, self.building = out, mark, partial_folder(out)
+        self.state = self.building / _LAST / f"{mark}.pt"
+
+    def is_finished(self) -> bool:
+        """Whether this training is finished and its files are as they were written. The state goes,
+        which a killed call of ``finish`` may have left."""
+        with contextlib.suppress(PipelineError):  # of a damaged made_from.json
+            if identity.parts_of(self.out)[str(self.out)].get(_TRAINING) == self._ended(self.out):
+                shutil.rmtree(self.out / _LAST, ignore_errors=True)
+                return True
+        return False
+
+    def begin(self) -> None:
+        """Prepare ``building``, the folder beside ``out`` for the new model; the state of another
+        training is removed."""
+        if processes.is_first() and not self.state.is_file():
+            shutil.rmtree(self.building, ignore_errors=True)
+        processes.wait()
+
+    def save(self, model: nn.Module, optimizer: Optimizer, progress: Progress) -> None:
+        content = {"trained": state_of(model, optimizer), "progress": vars(progress)}
+        # An open file, because torch's own has no OSError for a full disk.
+        with whole_file(self.state) as path, path.open("wb") as file:
+            torch.save(content, file)
+
+    def resume(self, model: nn.Module, optimizer: Optimizer) -> Progress:
+        """Load the state into ``model`` and ``optimizer``; a fresh Progress without one, and after
+        a warning where it is damaged."""
+        if not self.state.is_file():
+            return Progress()
+        try:
+            content = read(self.state)
+        except IntegrityError as error:
+            warn(f"{error}; training starts from the beginning")
+            return Progress()
+        load_into(model, optimizer, content["trained"])
+        return Progress(**content["progress"])
+
+    def finish(self, inputs: identity.Inputs) -> None:
+        """Mark the model in ``building`` as finished and put it in the place of ``out``, with any
+        seeds in it. The state is removed after that: a call that is killed before goes on from it.
+        Raises LockedError where a process still writes a seed."""
+        parts = model_files.parts(self.building) | {_TRAINING: self._ended(self.building)}
+        identity.write(self.building, inputs, parts)
+        with paths.claimed_seeds(self.out):
+            replace_folder(self.building, self.out)
+        shutil.rmtree(self.out / _LAST, ignore_errors=True)
+
+    def _ended(self, folder: Path) -> str:
+        """Digest of the training and of the model's files."""
+        return hashlib.sha256(f"{self.mark} {identity.digest_of(folder, _WRITTEN)}".encode()).hexdigest()
 
 
-def resume(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, mark: str) -> Progress:
-    """Load the state into ``model`` and ``optimizer``; a fresh Progress when there is none for this
-    fingerprint."""
-    state = read(folder)
-    if state.get("fingerprint") != mark:
-        return Progress()
-    load_into(model, optimizer, state["trained"])
-    return Progress(**state["progress"])
+def read(path: Path) -> dict[str, Any]:
+    """A state. Raises IntegrityError for another or a damaged file."""
+    with damaged(path, "is no state of a training"):
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                archive.read(name)  # compares its checksum, which torch does not
+        content = torch.load(path, "cpu", weights_only=True)  # noqa: TID251 (as there)
+        return {key: content[key] for key in ("trained", "progress")}
 
 
-def read(folder: Path, mmap: bool = False) -> dict:
-    """The state; empty without one, or with a damaged one (after a warning). mmap: tensors are read
-    when they are used."""
-    path = folder / STATE
-    if not path.is_file():
-        return {}
-    try:
-        with damaged(path, "is no state of a training"):
-            return torch.load(path, "cpu", weights_only=True, mmap=mmap)  # noqa: TID251 (as there)
-    except IntegrityError as error:
-        warn(f"{error}; training starts from the beginning")
-        return {}
-
-
-def state_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def state_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
     """Weights and moments, as input of ``load_into``."""
     return {"model": model.state_dict(), "optimizer": optimizer.state_dict()["state"]}
 
 
-def load_into(model: torch.nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+def load_into(model: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
     """Restore the result of ``state_of``."""
     model.load_state_dict(state["model"])
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state["optimizer"]})

@@ -36,30 +36,28 @@ from vse_pipe.train.matches import Incidence
 from vse_pipe.train.model import network_holder
 
 if TYPE_CHECKING:
-    from vse_pipe.train.pictures import Pictures, PixelNetwork
+    from vse_pipe.train.pictures import PixelNetwork
 
 
-def word_file(text: Member, run: str) -> Path | None:
+def word_file(text: Member) -> Path | None:
     """The file of word vectors of the encoder; None where its table is drawn. Raises
     MissingResource for a missing file."""
     if not TEXT_ENCODERS.traits(text.name).vectors or text.params.vectors is None:
         return None
     path = Path(text.params.vectors).expanduser()
     if not path.is_file():
-        raise MissingResource(f"{path.absolute()}: no such file; text.{text.name}.vectors of run {run} needs it")
+        raise MissingResource(f"{path.absolute()}: no such file; text.{text.name}.vectors needs it")
     return path
 
 
-def word_vectors(
-    text: Member, texts: Texts, run: str
-) -> tuple[Int[Tensor, " known"], Float[Tensor, "known dim"]] | None:
+def word_vectors(text: Member, texts: Texts) -> tuple[Int[Tensor, " known"], Float[Tensor, "known dim"]] | None:
     """Places in the vocabulary, and the first vectors of their words; None where the table is
     drawn. Logs how many words have a vector.
 
     Raises UsageError for another width than ``word_dim``, IntegrityError for another digest than
     ``sha256``, and the errors of ``word_file`` and ``core.word_vectors.read_word_vectors``.
     """
-    path, params = word_file(text, run), text.params
+    path, params = word_file(text), text.params
     if path is None:
         return None
     if params.sha256:
@@ -69,10 +67,10 @@ def word_vectors(
     dim = vectors.shape[1]
     if dim != params.word_dim:
         raise UsageError(
-            f"text.{text.name}.word_dim is {params.word_dim}, but {path} has vectors of {dim} dimensions; set word_dim: {dim} "
-            f"for run {run}"
+            f"text.{text.name}.word_dim is {params.word_dim}, but {path} has vectors of {dim} dimensions; "
+            f"set word_dim: {dim}"
         )
-    say(f"train {run}: {len(words)} of {len(places)} words start from {path}")
+    say(f"{len(words)} of {len(places)} words start from {path}")
     return torch.tensor([places[word] for word in words]), torch.from_numpy(vectors)
 
 
@@ -137,13 +135,13 @@ def identities(folders: Iterable[Path]) -> identity.Inputs:
     return read
 
 
-def all_inputs(node: Run, name: str) -> identity.Inputs:
+def all_inputs(node: Run) -> identity.Inputs:
     """All that a training reads, for its fingerprint: data set, vectors of teachers and of words,
     features, texts and pairs."""
     injected = paths.injected(node.dataset, node.noise)
     # The whole data set, regions too, in place of the parts that the pairs were made from.
     read = identity.inputs_of(injected) | identity.parts_of(paths.prepared(node.dataset))
-    if (words := word_file(node.text, name)) is not None:
+    if (words := word_file(node.text)) is not None:
         read |= {str(words): {"file": sha256(words)}}
     return read | identities([*feature_folders(node), injected])
 
@@ -168,19 +166,17 @@ def network(params: Params, node: Run, stored: features.Features) -> "PixelNetwo
     return holder.network(node.features, source, stored.meta, params.seed)
 
 
-def pictures(node: Run, stored: features.Features, backbone: dict | None, device: torch.device) -> "Pictures | None":
-    """The pictures of the run, for image encoders that read pixels. backbone: as of
-    ``Pictures.join``. Other runs do not depend on the code that reads pictures."""
-    if backbone is None or IMAGE_ENCODERS.traits(node.image.name).reads != "pixels":
-        return None
-    member = IMAGE_ENCODERS.load(node.image.name)
-    return member.pictures(node.dataset, stored, backbone, device, node.image.params, node.seed)
-
-
-def table(node: Run, stored: features.Features, treated: Texts, pictures: "Pictures | None", name: str) -> TrainTable:
-    """The pairs of the run, joined with its features and texts. Raises InputError where pairs have
-    weights between 0 and 1 that the run would not heed."""
-    prepared = paths.prepared(node.dataset)
+def table(
+    node: Run, stored: features.Features, treated: Texts, backbone: dict | None, device: torch.device
+) -> TrainTable:
+    """The pairs of the run, joined with its features and texts. backbone: as of ``Pictures.join``,
+    for image encoders that read pixels. Raises InputError where pairs have weights between 0 and 1
+    that the run would not heed."""
+    prepared, pictures = paths.prepared(node.dataset), None
+    # Other runs do not depend on the code that reads pictures.
+    if backbone is not None and IMAGE_ENCODERS.traits(node.image.name).reads == "pixels":
+        member = IMAGE_ENCODERS.load(node.image.name)
+        pictures = member.pictures(node.dataset, stored, backbone, device, node.image.params, node.seed)
     mentions = regions.read_phrases(prepared) if (prepared / regions.NAME).is_file() else None
     columns = ["caption_id", "image_id", "split"]
     if node.train.same_text or mentions is not None:
@@ -197,7 +193,7 @@ def table(node: Run, stored: features.Features, treated: Texts, pictures: "Pictu
     heeds = "targets" in LOSSES.traits(node.loss.name).takes and SCHEMES.traits(node.scheme.name).weighs
     if joined.train_pairs.trust is not None and not heeds:
         raise InputError(
-            f"train {name}: pairs of noise '{node.noise}' have weights between 0 and 1, which loss "
+            f"pairs of noise '{node.noise}' have weights between 0 and 1, which loss "
             f"'{node.loss.name}' under scheme '{node.scheme.name}' does not take; decide keep or drop"
         )
     return joined
@@ -216,7 +212,7 @@ class TrainRegions:
     proposed_in: Int[np.ndarray, " proposals"]
 
 
-def boxes(node: Run, stored: features.Features, incidence: Incidence | None, name: str) -> TrainRegions | None:
+def boxes(node: Run, stored: features.Features, incidence: Incidence | None) -> TrainRegions | None:
     """The boxes of the pairs, for schemes that need them; else None. incidence: of the pairs.
     Proposals without features are left out. Raises InputError for a data set without boxes, and
     where no picture of a pair has a proposal."""
@@ -225,16 +221,10 @@ def boxes(node: Run, stored: features.Features, incidence: Incidence | None, nam
     folder = paths.prepared(node.dataset)
     table, mentions = regions.read(folder), regions.read_phrases(folder)
     assert incidence is not None  # as in every data set of regions
-    return joined_boxes(table, mentions, stored, incidence, name)
+    return joined_boxes(table, mentions, stored, incidence)
 
 
-def joined_boxes(
-    table: pa.Table,
-    mentions: pa.Table,
-    stored: features.Features,
-    incidence: Incidence,
-    name: str,
-) -> TrainRegions:
+def joined_boxes(table: pa.Table, mentions: pa.Table, stored: features.Features, incidence: Incidence) -> TrainRegions:
     """As ``boxes``. table: regions.parquet; mentions: phrases.parquet."""
     ids, pictures = (table[column].to_numpy() for column in ("image_id", "source_id"))
     # A region without a pair has boxes in ``mentions`` only.
@@ -248,8 +238,8 @@ def joined_boxes(
     proposed = np.flatnonzero(usable)
     if not len(proposed):
         raise InputError(
-            f"train {name}: no picture of its training pairs has a proposal; add train to the "
-            "splits that the data set proposes boxes for"
+            "no picture of the training pairs has a proposal; add train to the splits that the data "
+            "set proposes boxes for"
         )
     proposed = proposed[np.argsort(pictures[proposed], kind="stable")]
     rows, proposals = stored.rows_of(ids[proposed]), regions.boxes(table)[proposed]

@@ -2,9 +2,8 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,15 @@ from torch import Tensor
 
 from vse_pipe.artifacts import model_files
 from vse_pipe.core import processes
-from vse_pipe.core.console import say, warn
-from vse_pipe.core.errors import DeadRun, PipelineError
+from vse_pipe.core.console import say, titled, warn
+from vse_pipe.core.errors import DeadRun
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides
 from vse_pipe.ranking.recall import Truth, converged, hits_at, positions, recall, waited
 from vse_pipe.ranking.recall import chance as recall_by_chance
 from vse_pipe.ranking.scores import Scores, Similarity
-from vse_pipe.train import checkpoint, optimise
 from vse_pipe.train import model as train_model
-from vse_pipe.train.checkpoint import Progress
+from vse_pipe.train import optimise
+from vse_pipe.train.checkpoint import Checkpoint, Progress
 from vse_pipe.train.data import TrainTable
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.optimise import StepResult
@@ -108,24 +107,22 @@ ABOVE, ON_THE_WAY, HIGHEST = 0.5, 0.05, 600.0
 class Watch:
     """Checks every epoch of a run.
 
-    name: of the run; loss: name of its loss; chance: validation rsum of random ranks; stuck:
-    function of mean loss and batch size that explains why the loss stands still, None for a loss
-    without one; stops: whether a dead run is ended, ``train.stop_when_dead``.
+    loss: name of the run's loss; chance: validation rsum of random ranks; stuck: function of mean
+    loss and batch size that explains why the loss stands still, None for a loss without one; stops:
+    whether a dead run is ended, ``train.stop_when_dead``.
     """
 
-    name: str
     loss: str
     chance: float
     stuck: Callable[[float, int], str | None] | None = None
     stops: bool = True
     has_warned: bool = False
 
-    def after(self, epoch: int, steps: Sequence[StepResult], rsum: float) -> str | None:
+    def after(self, steps: Sequence[StepResult], rsum: float) -> str | None:
         """Why the epoch stood still at chance on the plateau of its loss; None for other epochs.
         Warns of the first one that stood still. Raises DeadRun where no gradient is left.
 
-        epoch: counted from 1; steps: the steps of the epoch in order; rsum: validation rsum after
-        it.
+        steps: the steps of the epoch in order; rsum: validation rsum after it.
         """
         if not steps or not self._at_chance(rsum):
             return None
@@ -140,7 +137,7 @@ class Watch:
             advice = reason or f"the loss stands at {loss:.4g}; change train.lr or the options of loss.{self.loss}"
             reason = f"no gradient is left (norm {norm:.1e}): {advice}"
         chance = f"validation rsum {rsum:.1f} is about that of chance ({self.chance:.1f})"
-        message = f"train {self.name}, epoch {epoch}: {chance}, and {reason}"
+        message = f"{chance}, and {reason}"
         if is_dead and self.stops:
             raise DeadRun(f"{message}; train.stop_when_dead: false trains on")
         if reason and not self.has_warned:
@@ -157,13 +154,11 @@ def fit(
     scheme: Scheme,
     sampler: Callable[[int], list[np.ndarray]],
     validate: Validate,
-    out: Path,
-    fingerprint: str,
-    name: str,
+    checkpoint: Checkpoint,
     watch: Watch,
 ) -> Progress:
-    """Train for ``train.epochs`` epochs, or until ``train.patience`` is over. Goes on from a state
-    of ``fingerprint``.
+    """Train for ``train.epochs`` epochs, or until ``train.patience`` is over. Goes on from the
+    state of ``checkpoint``.
 
     sampler: epoch, counted from 0, to the pair positions of each batch. validate: the scheme's
     models, or their averages, to validation recalls and rsum. The first epoch with the highest rsum
@@ -174,31 +169,30 @@ def fit(
     model, params = scheme.setting.model, scheme.setting.train
     optimizer = optimise.optimizer_for(model, params)
     averages = optimise.Averages(scheme.models, params.average)
-    progress = checkpoint.resume(out, model, optimizer, fingerprint)
+    progress = checkpoint.resume(model, optimizer)
     processes.require_same_on_all([torch.tensor([progress.epoch])], "epoch to go on after")
     if progress.epoch:
         scheme.load_state(progress.scheme)
         averages.load_state(progress.average)
     if 0 < progress.epoch < params.epochs:
-        say(f"train {name}: going on after epoch {progress.epoch} of {params.epochs}")
+        say(f"going on after epoch {progress.epoch} of {params.epochs}")
     for epoch in range(progress.epoch, params.epochs):
         if _patience_over(scheme, optimizer, progress):
             break
         set_rates(optimizer, params, scheme.moment(epoch))
-        with _named(epoch, name):
-            steps = optimise.train_epoch(scheme, optimizer, averages, sampler(epoch), epoch, name)
+        with titled(f"epoch {epoch + 1}/{params.epochs}"):
+            steps = optimise.train_epoch(scheme, optimizer, averages, sampler(epoch), epoch)
             mean, rate = optimise.mean_loss(steps), optimizer.param_groups[0]["lr"]
             row = {"epoch": epoch + 1, "lr": rate, "loss": mean, **validate(averages.models)}
             if averages:
                 row[model_files.UNAVERAGED] = validate(scheme.models)["val_rsum"]
-        progress.stuck = watch.after(epoch + 1, steps, row["val_rsum"])
+            progress.stuck = watch.after(steps, row["val_rsum"])
         _record(scheme, averages, progress, row)
         weights = (weight for model in scheme.models for weight in model.state_dict().values())
         processes.require_same_on_all(weights, "weights")
         if processes.is_first():
-            checkpoint.save(out, model, optimizer, progress, fingerprint)
-        rsum = f"validation rsum {row['val_rsum']:.1f}"
-        say(f"train {name}: epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, {rsum}")
+            checkpoint.save(model, optimizer, progress)
+        say(f"epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, validation rsum {row['val_rsum']:.1f}")
     return progress
 
 
@@ -240,15 +234,6 @@ def ending(scheme: Scheme, progress: Progress) -> dict:
         return {"epoch": last, "by": reason, "converged": False, "stuck": progress.stuck}
     settled = scheme.solved or converged(_selectable(scheme, progress), params.patience)
     return {"epoch": last, "by": reason, "converged": settled}
-
-
-@contextlib.contextmanager
-def _named(epoch: int, name: str) -> Iterator[None]:
-    """Errors name run and epoch. epoch: number of finished epochs."""
-    try:
-        yield
-    except PipelineError as error:
-        raise type(error)(f"train {name}, epoch {epoch + 1}: {error}") from error
 
 
 def _copied(model: DualEncoder) -> dict[str, Tensor]:

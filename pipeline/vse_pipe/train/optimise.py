@@ -98,10 +98,8 @@ def train_epoch(
     averages: "Averages",
     sampled: list[np.ndarray],
     epoch: int,
-    name: str,
 ) -> list[StepResult]:
-    """Train on the epoch's batches. sampled: pairs of each batch; epoch: counted from 0; name: of
-    the run."""
+    """Train on the epoch's batches. sampled: pairs of each batch; epoch: counted from 0."""
     setting = scheme.setting
     for model in scheme.models:
         model.start(epoch)
@@ -123,8 +121,7 @@ def train_epoch(
         contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading,
         contextlib.closing(_ahead(reading, setting.device)) as placed,
     ):
-        tracked = track(placed, len(batches), f"train {name} epoch {epoch + 1}")
-        for number, batch in enumerate(tracked):
+        for number, batch in enumerate(track(placed, len(batches), "batches")):
             scheme.passed = epoch + number / len(batches)
             scheme.set_rates(optimizer, epoch, number, len(batches))
             with rounded():
@@ -236,16 +233,15 @@ def _vectors(side: Tensor | Words) -> Tensor:
     return side.vectors if isinstance(side, Words) else side
 
 
-def require_independent_rows(model: nn.Module, address: str = "train.chunk") -> None:
+def require_independent_rows(model: nn.Module) -> None:
     """Raises UsageError when a layer of an encoder uses the whole batch in its present mode.
 
-    The network of a similarity may do so, because scores are computed for the whole batch. address:
-    key in params.yaml, for the message.
+    The network of a similarity may do so, because scores are computed for the whole batch.
     """
     for name, layer in batch_norms(model).items():
         if layer.training and name.partition(".")[0] != "sim":
             raise UsageError(
-                f"{address}: '{name}' normalises over the whole batch, so chunks would change the "
+                f"train.chunk: '{name}' normalises over the whole batch, so chunks would change the "
                 "result; set train.chunk: 0, or freeze or leave out the batch normalisation"
             )
 

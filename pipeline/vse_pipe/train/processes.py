@@ -29,18 +29,18 @@ from vse_pipe.core.locks import die_with_parent
 _TIMEOUT = timedelta(hours=12)
 
 
-def run(work: Callable[..., Any], count: int, device: torch.device, title: str) -> None:
+def run(work: Callable[..., Any], count: int, device: torch.device) -> None:
     """Run ``work(device)`` in ``count`` processes, each on its device; they form the group of
     ``core.processes``.
 
-    title: the training, for messages. Raises the error of the first process that failed, UsageError
+    Raises the error of the first process that failed, UsageError
     where a process has no GPU, PipelineError where a process was ended from outside. The other
     processes are ended too.
     """
     gpus = torch.cuda.device_count()
     if device.type == "cuda" and (device.index is not None or gpus < count):
         raise UsageError(
-            f"{title}: train.processes {count} need a GPU each, and there are {gpus} for device "
+            f"train.processes {count} need a GPU each, and there are {gpus} for device "
             f"{device}; set --device cpu or train.processes"
         )
     errors = multiprocessing.get_context("spawn").SimpleQueue()
@@ -55,7 +55,7 @@ def run(work: Callable[..., Any], count: int, device: torch.device, title: str) 
             while not started.join():
                 pass
         except ProcessExitedException as exited:
-            raise _cause(exited, errors, title) from exited
+            raise _cause(exited, errors) from exited
         finally:
             for process in started.processes:
                 process.kill()
@@ -113,13 +113,13 @@ def _join(place: str, number: int, count: int, kind: str) -> None:
         console.silence()
 
 
-def _cause(exited: ProcessExitedException, errors: SimpleQueue, title: str) -> Exception:
+def _cause(exited: ProcessExitedException, errors: SimpleQueue) -> Exception:
     """The error of the process that failed; the others only lost their partner."""
     while not errors.empty():
         if not isinstance(error := errors.get(), processes.Lost):
             return error
     reason = exited.signal_name or f"status {exited.exit_code}"
     return PipelineError(
-        f"{title}: process {exited.error_index + 1} was ended by {reason}; run the same command again, "
+        f"process {exited.error_index + 1} was ended by {reason}; run the same command again, "
         "it goes on after its last whole epoch"
     )

@@ -55,7 +55,7 @@ def take(model: GivenModel, run: Run, name: str, out: Path) -> None:
         shutil.copyfile(require(folder / model_files.HISTORY), building / model_files.HISTORY)
         identity.write(building, read, model_files.parts(building))
         identity.require_current(building)
-    say(f"train {name}: nothing was trained, it is the model in {model.folder}")
+    say(f"nothing was trained, it is the model in {model.folder}")
 
 
 def require_same_members(folder: Path, config: dict, run: Run, name: str) -> None:

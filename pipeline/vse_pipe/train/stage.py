@@ -18,7 +18,7 @@ import torch
 
 from vse_pipe.artifacts import features, model_files, pairs, texts
 from vse_pipe.core import devices, processes
-from vse_pipe.core.console import say, warn
+from vse_pipe.core.console import say, titled, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.locks import claim
@@ -27,8 +27,9 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import LOSSES, SAMPLERS, SCHEMES
-from vse_pipe.train import checkpoint, inputs, loop, optimise, restore
+from vse_pipe.train import inputs, loop, optimise, restore
 from vse_pipe.train import processes as engine_processes
+from vse_pipe.train.checkpoint import Checkpoint, Progress, fingerprint_of
 from vse_pipe.train.data import TrainTable
 from vse_pipe.train.inputs import Teacher
 from vse_pipe.train.model import DualEncoder, build, describe, described, objective
@@ -67,7 +68,7 @@ def train(
     out = out or paths.trained(run)
     rank_device = engine_processes.joined(resolve_device(str(device)))
     is_first = processes.is_first()
-    with claim(out) if is_first and not locked else contextlib.nullcontext():
+    with titled(f"train {run}"), claim(out) if is_first and not locked else contextlib.nullcontext():
         if node.model is None and SCHEMES.traits(node.scheme.name).trains:
             _train(params, run, out, rank_device)
         elif is_first and node.model is not None:
@@ -84,55 +85,51 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     if device.type == "cpu":
         devices.keep_freed()
     if node.train.precision == "tf32" and device.type != "cuda":
-        raise UsageError(f"train {name}: precision tf32 is of NVIDIA GPUs, and the device is {device}; take float32")
+        raise UsageError(f"precision tf32 is of NVIDIA GPUs, and the device is {device}; take float32")
     folders = inputs.feature_folders(node)
     identities = inputs.identities([*folders, paths.injected(node.dataset, node.noise)])
     stored = features.read(folders[0])
     network = inputs.network(params, node, stored)
     backbone = None if network is None else network.described
-    mark = checkpoint.fingerprint_of(name, node, inputs.all_inputs(node, name), device, backbone)
-    if processes.first_answer(checkpoint.is_finished(out, mark)):
-        if processes.is_first():
-            checkpoint.drop_state(out)
-        say(f"train {name}: {out} is up to date")
+    checkpoint = Checkpoint(out, fingerprint_of(name, node, inputs.all_inputs(node), device, backbone))
+    if processes.first_answer(checkpoint.is_finished()):
+        say(f"{out} is up to date")
         return
     if node.train.processes > 1 and not processes.has_group():
         work = partial(train, params, name, out=out, locked=True)
-        engine_processes.run(work, node.train.processes, device, f"train {name}")
+        engine_processes.run(work, node.train.processes, device)
         return
-    pictures = inputs.pictures(node, stored, backbone, device)
-    table = inputs.table(node, stored, texts.read(folders[1]), pictures, name)
+    table = inputs.table(node, stored, texts.read(folders[1]), backbone, device)
     sampler = _sampler(node, table)
-    scheme = _scheme(node, name, table, network, stored, device)
-    _check_batches(node, name, table, sampler(0), scheme.setting.model)
+    scheme = _scheme(node, table, network, stored, device)
+    _check_batches(node, table, sampler(0), scheme.setting.model)
     validate = loop.Validation(table, node.train.val_images, device)
     loss = node.loss
     stuck = partial(LOSSES.load(loss.name).stuck, params=loss.params) if LOSSES.traits(loss.name).stuck else None
-    watch = loop.Watch(name, loss.name, validate.chance, stuck, node.train.stop_when_dead)
+    watch = loop.Watch(loss.name, validate.chance, stuck, node.train.stop_when_dead)
     # After all checks, because it removes the state of a run with other inputs.
-    building = checkpoint.begin(out, mark)
-    processes.wait()
+    checkpoint.begin()
     if any(table.left_out):
         warn(
-            f"train {name}: {table.left_out[0]} training pairs and {table.left_out[1]} validation "
-            "captions are left out, with images that could not be read"
+            f"{table.left_out[0]} training pairs and {table.left_out[1]} validation captions are left "
+            "out, with images that could not be read"
         )
-    say(f"train {name}: {len(table.train_pairs)} pairs")
-    progress = loop.fit(scheme, sampler, validate, building, mark, name, watch)
+    say(f"{len(table.train_pairs)} pairs")
+    progress = loop.fit(scheme, sampler, validate, checkpoint, watch)
     if not processes.is_first():
         return
     config = _config(params, name, table, stored, progress) | {"ended": loop.ending(scheme, progress)}
     config |= {"backbone": network.described} if network else {}
-    _write(building, table, progress, config)
-    checkpoint.finish(building, out, mark, identities)
+    _write(checkpoint.building, table, progress, config)
+    checkpoint.finish(identities)
     paths.record_seconds(out, time.monotonic() - started)
     choice = "last" if scheme.keeps_last else "best"
-    say(f"train {name}: {choice} epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
+    say(f"{choice} epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     if not config["ended"]["converged"]:
-        say(f"train {name}: not converged: {model_files.unconverged(config)}")
+        say(f"not converged: {model_files.unconverged(config)}")
 
 
-def _write(folder: Path, table: TrainTable, progress: checkpoint.Progress, config: dict) -> None:
+def _write(folder: Path, table: TrainTable, progress: Progress, config: dict) -> None:
     """The files of the trained model."""
     model_files.write_history(folder, progress.history)
     if progress.records:
@@ -154,30 +151,28 @@ def _sampler(node: Run, table: TrainTable) -> Callable[[int], list[np.ndarray]]:
     return epoch
 
 
-def _check_batches(node: Run, name: str, table: TrainTable, batches: list[np.ndarray], model: DualEncoder) -> None:
+def _check_batches(node: Run, table: TrainTable, batches: list[np.ndarray], model: DualEncoder) -> None:
     """Raises InputError without a batch, because a single pair has no negative, and UsageError for
     layers that cannot encode a batch in chunks."""
     if not batches:
         count, images = len(table.train_pairs), len(np.unique(table.train_pairs.owners))
         raise InputError(
-            f"train {name}: {count} training pairs of {images} images give the sampler "
-            f"'{node.sampler.name}' no batch of at least 2 pairs; add images and captions to the "
-            "split train"
+            f"{count} training pairs of {images} images give the sampler '{node.sampler.name}' no "
+            "batch of at least 2 pairs; add images and captions to the split train"
         )
     longest = max(map(len, batches)) * SCHEMES.traits(node.scheme.name).parts
     if 0 < node.train.chunk < longest:
-        optimise.require_independent_rows(model.train(), f"runs.{name}.train.chunk")
+        optimise.require_independent_rows(model.train())
 
 
 def _scheme(
     node: Run,
-    name: str,
     table: TrainTable,
     network: "PixelNetwork | None",
     stored: features.Features,
     device: torch.device,
 ) -> Scheme:
-    fresh, traits = _builder(node, table, network, name), SCHEMES.traits(node.scheme.name)
+    fresh, traits = _builder(node, table, network), SCHEMES.traits(node.scheme.name)
     model, teacher = fresh(node.seed).to(device), None
     if traits.teacher:
         teacher = Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs)
@@ -190,17 +185,17 @@ def _scheme(
         device=device,
         build=fresh,
         loss_with=partial(objective, node.loss, model),
-        regions=inputs.boxes(node, stored, table.train_pairs.incidence, name),
+        regions=inputs.boxes(node, stored, table.train_pairs.incidence),
         loss_options=node.loss.params,
         teacher=teacher,
     )
     return SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
 
 
-def _builder(node: Run, table: TrainTable, network: "PixelNetwork | None", name: str) -> Callable[[int], DualEncoder]:
+def _builder(node: Run, table: TrainTable, network: "PixelNetwork | None") -> Callable[[int], DualEncoder]:
     """A function from seed to a model with fresh weights, on the CPU; words start from their
     vectors, if any."""
-    words = inputs.word_vectors(node.text, table.train_pairs.texts, name)
+    words = inputs.word_vectors(node.text, table.train_pairs.texts)
 
     def fresh(seed: int) -> DualEncoder:
         # A copy, so that two models of a run do not train the same backbone.
@@ -229,7 +224,7 @@ def _config(
     name: str,
     table: TrainTable,
     stored: features.Features,
-    progress: checkpoint.Progress,
+    progress: Progress,
 ) -> dict:
     node = params.runs[name]
     config = described(node, *_sizes(node, table), stored.meta, table.train_pairs.texts)

@@ -159,5 +159,5 @@ def test_every_step_has_the_progress_of_training(monkeypatch):
     monkeypatch.setattr(optimise, "step", step)
     work = adam(scheme.model, 1e-3), Averages(scheme.models, None), np.split(np.arange(40), 5)
     for epoch in range(2):
-        optimise.train_epoch(scheme, *work, epoch, "run")
+        optimise.train_epoch(scheme, *work, epoch)
     assert passed == [0, 0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.6, 1.8]

@@ -111,7 +111,7 @@ def params(folder, monkeypatch):
 
 def _table(params):
     stored = features.read(paths.extracted("toy", "plain"))
-    return inputs.table(params.runs["small"], stored, texts.read(paths.extracted("toy", "words")), None, "small")
+    return inputs.table(params.runs["small"], stored, texts.read(paths.extracted("toy", "words")), None, CPU)
 
 
 def test_teachers_are_told_and_their_similarities_are_the_weighted_mean_of_the_models_cosines(params):

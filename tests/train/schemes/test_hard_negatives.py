@@ -179,7 +179,7 @@ def test_regions_that_were_not_drawn_for_a_phrase_are_its_own_all_the_same(proje
     known = found.incidence
     assert set(known.ids.tolist()) == set(whole.region_id)
     assert len(known.ids) > rows.image_id.nunique()
-    of = joined_boxes(regions.read(folder), regions.read_phrases(folder), _stored(), known, "r")
+    of = joined_boxes(regions.read(folder), regions.read_phrases(folder), _stored(), known)
     boxes = spoken.drop_duplicates("region_id").set_index("region_id").loc[known.ids]
     assert of.boxes.tolist() == boxes[["x1", "y1", "x2", "y2"]].to_numpy().tolist()
     assert of.pictures.tolist() == boxes.image_id.tolist()

@@ -12,10 +12,9 @@ from safetensors.torch import load_file
 
 from tests.fragment_project import run_of, write_fragment_project
 from tests.toy_project import PARAMS, load_params
-from tests.train.some import CPU, history, killed_after, ready
+from tests.train.some import CPU, history, killed_after, ready, state_file
 from vse_pipe.artifacts import model_files, pairs
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
-from vse_pipe.core.files import partial_folder
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.ensemble import Ensemble, run_embeddings
 from vse_pipe.evaluate.stage import evaluate
@@ -67,7 +66,7 @@ def test_both_networks_are_those_of_the_best_epoch(project):
     assert found["similarity"] == "cosine + cosine"
     shutil.rmtree(paths.trained("ncr"))
     killed_after(int(rows.val_rsum.idxmax()) + 1, _params(project), "ncr")
-    state = checkpoint.read(partial_folder(paths.trained("ncr")))
+    state = checkpoint.read(state_file("ncr"))
     for weights, network in zip(kept, (state["trained"], state["progress"]["scheme"]), strict=True):
         assert all(torch.equal(tensor, network["model"][name]) for name, tensor in weights.items())
     assert not torch.equal(kept[0]["img.fc.weight"], kept[1]["img.fc.weight"])

@@ -13,7 +13,8 @@ from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Run
-from vse_pipe.train import checkpoint, inputs
+from vse_pipe.train import inputs
+from vse_pipe.train.checkpoint import Checkpoint, fingerprint_of
 from vse_pipe.train.model import build, described
 
 
@@ -29,12 +30,12 @@ def untrained(node: Run, name: str, out: Path, device: torch.device) -> None:
     folders = inputs.feature_folders(node)
     read_from = inputs.identities(folders)
     stored = features.read(folders[0])
-    mark = checkpoint.fingerprint_of(name, node, read_from, device)
-    if checkpoint.is_finished(out, mark):
-        say(f"train {name}: {out} is up to date")
+    checkpoint = Checkpoint(out, fingerprint_of(name, node, read_from, device))
+    if checkpoint.is_finished():
+        say(f"{out} is up to date")
         return
     read = texts.read(folders[1])
-    _require_a_pair(stored, read, name)
+    _require_a_pair(stored, read)
     shape = stored.array.shape[1:]
     model = build(node.image, node.text, node.similarity, shape, read.inputs, shape[-1], node.seed)
     config = {
@@ -44,21 +45,20 @@ def untrained(node: Run, name: str, out: Path, device: torch.device) -> None:
         "run": name,
         "logit": stored.meta.get("logit"),
     }
-    building = checkpoint.begin(out, mark)
-    model_files.write_history(building, [])
-    model_files.write(building, model.state_dict(), read.words, config)
-    checkpoint.finish(building, out, mark, read_from)
+    checkpoint.begin()
+    model_files.write_history(checkpoint.building, [])
+    model_files.write(checkpoint.building, model.state_dict(), read.words, config)
+    checkpoint.finish(read_from)
     paths.record_seconds(out, time.monotonic() - started)
-    say(f"train {name}: nothing is trained; images and captions are compared in {shape[-1]} dimensions as they are")
+    say(f"nothing is trained; images and captions are compared in {shape[-1]} dimensions as they are")
 
 
-def _require_a_pair(stored: Features, read: Texts, name: str) -> None:
+def _require_a_pair(stored: Features, read: Texts) -> None:
     """Raises InputError unless both sides are of one pretrained pair; vectors of other origin
     are not checked."""
     if "network" in read.meta and _network(read.meta) != _network(stored.meta):
         raise InputError(
-            f"train {name}: features and texts are of two models or of two weights; give both the same model, "
-            "weights and sha256"
+            "features and texts are of two models or of two weights; give both the same model, weights and sha256"
         )
 
 
