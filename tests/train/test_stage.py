@@ -44,7 +44,7 @@ def test_an_earlier_model_stays_until_the_new_one_is_whole(trained_project):
 @pytest.mark.parametrize("name", [model_files.MODEL, model_files.VOCABULARY, model_files.HISTORY, identity.NAME])
 def test_a_model_with_a_damaged_or_absent_file_is_trained_again(trained_project, name):
     params, before = load_params(trained_project), files_of("sum")
-    for damage in (Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])):
+    for damage in (Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-2])):
         damage(paths.trained("sum") / name)
         train(params, "sum", "cpu")
         assert files_of("sum") == before
