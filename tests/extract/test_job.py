@@ -34,7 +34,7 @@ def test_all_code_that_an_extraction_runs_counts_or_is_known_to_decide_nothing()
     ("vgg19:bn", None, "random", ParamsError, "--backbone vgg19:bn .*model"),
     ("vgg19", "tinny", "random", UsageError, "unknown data set 'tinny'; did you mean 'tiny'"),
     ("vgg19", None, "imagnet", ParamsError,
-     "--backbone vgg19 weights: .*expected imagenet, random or a path"),
+     "--backbone vgg19 weights: .*should match pattern .*imagenet.random"),
 ])  # fmt: skip
 def test_a_backbone_that_is_none_or_does_not_fit(folder, spec, dataset, weights, error, message) -> None:
     with pytest.raises(error, match=message):

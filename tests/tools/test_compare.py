@@ -18,7 +18,7 @@ from tests.command_line import caller, failure, json_document, output
 from tests.tools import compared
 from tests.tools.compared import evaluation
 from tests.toy_project import PARAMS, write_params
-from vse_pipe.core.errors import Regression
+from vse_pipe.core.errors import PipelineError
 from vse_pipe.core.files import write_json
 from vse_pipe.project import paths
 from vse_pipe.ranking.comparison import Comparison, Difference, Method, Spread
@@ -56,7 +56,9 @@ def _row(address, b, p=0.01, a=50.0):
 
 def test_a_significant_fall_of_a_watched_figure_fails_and_nothing_else():
     for address in ("image_to_text r@1", "text_to_image map", "rsum"):
-        with pytest.raises(Regression, match=f"nns: {address} fell by 1.50 .50.00 to 48.50, p = 0.010.; allowed is 1$"):
+        with pytest.raises(
+            PipelineError, match=f"nns: {address} fell by 1.50 .50.00 to 48.50, p = 0.010.; allowed is 1$"
+        ):
             compare.check([_comparison(_row(tuple(address.split()), 48.5))], 1.0)
     rows = [_row(("rsum",), 49.0), _row(("rsum",), 60.0), _row(("rsum",), 30.0, p=0.05), _row(("hs_sum",), 1.0)]
     rows += [_row(("text_to_image", "med_r"), 1.0), _figure(("text_to_image", "r@1"), 50.0, 1.0)]

@@ -54,7 +54,7 @@ def problems(table: pa.Table) -> list[str]:
     return messages if table.num_rows else ["no images"]
 
 
-_IMAGES = tables.Artefact(NAME, SCHEMA, "image_id", problems, "root")
+_IMAGES = tables.Artefact(NAME, SCHEMA, "image_id", problems)
 read = _IMAGES.read
 
 

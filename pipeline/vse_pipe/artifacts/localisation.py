@@ -47,5 +47,5 @@ def source(ranks: pa.Table) -> Path:
     return Path(tables.footer(ranks)["source"])
 
 
-_RANKS = tables.Artefact(RANKS, SCHEMA, "phrase_id", required_key="source")
+_RANKS = tables.Artefact(RANKS, SCHEMA, "phrase_id")
 read_ranks = _RANKS.read

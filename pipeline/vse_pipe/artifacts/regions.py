@@ -105,5 +105,5 @@ def recall(table: pa.Table) -> dict[str, dict]:
     return json.loads(tables.footer(table).get("recall", "{}"))
 
 
-_REGIONS = tables.Artefact(NAME, SCHEMA, "image_id", partial(box_problems, key="image_id"), "source")
+_REGIONS = tables.Artefact(NAME, SCHEMA, "image_id", partial(box_problems, key="image_id"))
 read = _REGIONS.read

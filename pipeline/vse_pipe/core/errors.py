@@ -78,10 +78,6 @@ class LockedError(PipelineError):
     exit_status = 75
 
 
-class Regression(PipelineError):
-    """A figure is significantly lower than allowed; each is named. Exit status 1."""
-
-
 _NO_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc")
 
 

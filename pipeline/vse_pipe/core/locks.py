@@ -36,50 +36,29 @@ def die_with_parent(number: int = signal.SIGTERM) -> None:
 def claim(out: Path) -> Iterator[None]:
     """Holds the only right to write the folder ``out``, which is repaired first.
 
-    Raises LockedError with the process that holds it, and as ``tidy``.
+    Raises LockedError with the process that holds it, or a share of it, and as ``tidy``.
     """
-    with _holding(_lock(out), out):
-        _require_free(out, _shares(out))
+    with _holding(out.with_name(out.name + ".lock"), out):
+        for path in out.parent.glob(f"{escape(out.name)}.share-*.lock"):
+            with _acquired(path, out):
+                pass
         tidy(out)
         yield
 
 
 @contextlib.contextmanager
-def share(out: Path, number: int, count: int) -> Iterator[None]:
-    """Holds share ``number`` (1 to ``count``) of the work on ``out``. Other processes may hold
-    other shares of the same count.
-
-    Raises LockedError with the process that holds the same share, shares of another count, or
-    ``out`` itself.
-    """
-    path = out.with_name(f"{out.name}.share-{number}of{count}.lock")
-    with _holding(path, out, f" (share {number}/{count})"):
-        foreign = [path for path in _shares(out) if not path.name.endswith(f"of{count}.lock")]
-        _require_free(out, [_lock(out), *foreign])
+def share(out: Path, number: int) -> Iterator[None]:
+    """Holds share ``number`` of the work on ``out``. Raises LockedError with the process that holds
+    the same share."""
+    with _holding(out.with_name(f"{out.name}.share-{number}.lock"), out):
         yield
 
 
-def _lock(out: Path) -> Path:
-    return out.with_name(out.name + ".lock")
-
-
-def _shares(out: Path) -> list[Path]:
-    """The locks of shares of ``out`` that are held, or were when their process was killed."""
-    return sorted(out.parent.glob(f"{escape(out.name)}.share-*of*.lock"))
-
-
-def _require_free(out: Path, paths: list[Path]) -> None:
-    """Raises LockedError if a process holds one of these locks."""
-    for path in filter(Path.exists, paths):
-        with _acquired(path, out):
-            pass
-
-
 @contextlib.contextmanager
-def _holding(path: Path, out: Path, work: str = "") -> Iterator[None]:
+def _holding(path: Path, out: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with _acquired(path, out):
-        path.write_text(f"{os.getpid()} on {socket.gethostname()}{work}", encoding="utf-8")
+        path.write_text(f"{os.getpid()} on {socket.gethostname()}", encoding="utf-8")
         try:
             yield
         finally:

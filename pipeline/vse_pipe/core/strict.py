@@ -1,11 +1,9 @@
 """The base of every parameter model, and its problems in words."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -20,15 +18,8 @@ Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 WEIGHT_FILES = (".pth", ".pt", ".safetensors")
 
 
-def _name_or_file(weights: str) -> str:
-    # A misspelt name would otherwise be taken for a path and be reported as a missing file.
-    is_name = weights in ("imagenet", "random") or re.fullmatch(r"[A-Z][A-Z0-9_]*", weights)
-    if not is_name and not weights.endswith(WEIGHT_FILES):
-        raise ValueError(f"expected imagenet, random or a path that ends in {', '.join(WEIGHT_FILES)}")
-    return weights
-
-
-WeightsName = Annotated[str, AfterValidator(_name_or_file)]
+# A misspelt name would otherwise be taken for a path and be reported as a missing file.
+WeightsName = Annotated[str, StringConstraints(pattern=r"^(imagenet|random|[A-Z][A-Z0-9_]*|.*\.(pth|pt|safetensors))$")]
 
 
 class Strict(BaseModel):

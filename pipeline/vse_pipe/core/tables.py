@@ -44,13 +44,12 @@ def schema(artefact: str, *columns: pa.Field) -> pa.Schema:
 @dataclass(frozen=True)
 class Artefact:
     """A kind of Parquet file. name: of the file; unique: column of ids; further: as ``problems`` of
-    ``write``; required_key: as of ``read``."""
+    ``write``."""
 
     name: str
     schema: pa.Schema
     unique: str = ""
     further: Problems | None = None
-    required_key: str = ""
 
     def problems(self, table: pa.Table) -> list[str]:
         """What is wrong with the content beyond the schema."""
@@ -63,7 +62,7 @@ class Artefact:
 
     def read(self, folder: Path) -> pa.Table:
         """The checked table. Raises InputError for an unfit, IntegrityError for a damaged one."""
-        return read(folder / self.name, self.schema, None, self.required_key)
+        return read(folder / self.name, self.schema)
 
 
 def write(
@@ -97,12 +96,11 @@ def write(
             writer.write_table(table.select(schema.names).cast(plain).cast(full), row_group_size=ROWS)
 
 
-def read(path: Path, schema: pa.Schema, columns: list[str] | None = None, required_key: str = "") -> pa.Table:
-    """The table, with names, types and nulls checked; its writer has checked the content. Raises
+def read(path: Path, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
+    """The table, with names and types checked; its writer has checked the content. Raises
     InputError, and as ``open_parquet``.
 
     columns: the only columns to read, as far as the file has them; ``schema`` then holds for these.
-    required_key: a key that the footer must have.
     """
     with open_parquet(require(path)) as file:
         table = file.read(columns)
@@ -112,20 +110,15 @@ def read(path: Path, schema: pa.Schema, columns: list[str] | None = None, requir
         column = table.schema.field(expected.name)
         if column.type != expected.type and not pa.types.is_fixed_size_list(column.type):
             raise InputError(f"{path}: column '{expected.name}' is {column.type}, expected {expected.type}")
-        if not expected.nullable and table[expected.name].null_count:
-            raise InputError(f"{path}: column '{expected.name}' has {table[expected.name].null_count} nulls")
-    try:
-        metadata = footer(table)
-    except UnicodeDecodeError as error:  # checksums cover pages only
-        raise InputError(f"{path}: its footer is damaged ({error})") from error
-    if required_key and required_key not in metadata:
-        raise InputError(f"{path}: its footer does not say '{required_key}'; make it again")
     return table
 
 
 def footer(table: pa.Table) -> dict[str, str]:
     """The footer metadata that ``write`` stored."""
-    return {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+    return {
+        key.decode(errors="replace"): value.decode(errors="replace")
+        for key, value in (table.schema.metadata or {}).items()
+    }
 
 
 def repeated(table: pa.Table, key: str) -> list[str]:

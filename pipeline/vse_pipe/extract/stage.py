@@ -45,7 +45,7 @@ def extract(params: Params, features: str, device: str = "auto", share: str | No
     part = None if share is None else _part(share)
     node = params.features[features]
     out = paths.extracted(node.dataset, features)
-    with locks.claim(out) if part is None else locks.share(out, *part):
+    with locks.claim(out) if part is None else locks.share(out, part[0]):
         job = plan(node, params.seed, devices.resolve_device(device))
         earlier = Earlier.read(out)
         if earlier is not None and earlier.is_of(job):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vse_pipe.core import console
-from vse_pipe.core.errors import Regression, UsageError
+from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import comparison as comparer
 from vse_pipe.ranking.comparison import Comparison, Difference, corrected
@@ -25,7 +25,7 @@ _WATCHED = ("r@1", "r@5", "r@10", "mrr", "map", "map@r", "r_precision", "ndcg@10
 
 
 def check(comparisons: list[Comparison], max_drop: float) -> None:
-    """Raises Regression if a figure of ``_WATCHED`` is lower in B than in A by more than ``max_drop`` points with p <
+    """Raises PipelineError if a figure of ``_WATCHED`` is lower in B than in A by more than ``max_drop`` points with p <
     0.05.
 
     With several B's the p-value is Holm's. Med r, Mean r and hubness do not count.
@@ -38,7 +38,7 @@ def check(comparisons: list[Comparison], max_drop: float) -> None:
         if row.address[-1] in _WATCHED and -row.difference > max_drop and row.significant
     ]
     if lines:
-        raise Regression(*lines)
+        raise PipelineError(*lines)
 
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i", "hs_sum": "hs-sum"}

@@ -170,7 +170,7 @@ def fit(
     optimizer = optimise.optimizer_for(model, params)
     averages = optimise.Averages(scheme.models, params.average)
     progress = checkpoint.resume(model, optimizer)
-    processes.require_same_on_all([torch.tensor([progress.epoch])], "epoch to go on after")
+    processes.require_same_on_all(progress.epoch, "epoch to go on after")
     if progress.epoch:
         scheme.load_state(progress.scheme)
         averages.load_state(progress.average)
@@ -188,8 +188,6 @@ def fit(
                 row[model_files.UNAVERAGED] = validate(scheme.models)["val_rsum"]
             progress.stuck = watch.after(steps, row["val_rsum"])
         _record(scheme, averages, progress, row)
-        weights = (weight for model in scheme.models for weight in model.state_dict().values())
-        processes.require_same_on_all(weights, "weights")
         if processes.is_first():
             checkpoint.save(model, optimizer, progress)
         say(f"epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, validation rsum {row['val_rsum']:.1f}")
