@@ -190,8 +190,7 @@ def test_what_a_scheme_recorded_of_its_transport_becomes_a_table(tmp_path, monke
     table = artefact.read_costs(paths.audited("mine"))
     records = pairs.read_rematching(paths.trained("mine"))
     assert records
-    assert refined == {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
-    assert refined["rematched"]
+    assert refined == {key: records[-1][key] for key in ("epoch", "alignment")}
     assert sorted(set(table.epoch)) == [record["epoch"] for record in records]
     for record in records:
         rows = table[table.epoch == record["epoch"]]

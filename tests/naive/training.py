@@ -113,14 +113,12 @@ def _averaged(forward: list[Vector], backward: list[Vector] | None) -> list[Vect
     return [[(f + b) / 2 for f, b in zip(one, other, strict=True)] for one, other in pairs]
 
 
-def two_branch(weights: Weights, rows: list[Vector], layers: int, batch_norm: str, training: bool) -> list[Vector]:
-    """``layers`` linear layers with ReLU between them, no dropout; batch normalisation last, first or none."""
-    for place in range(1, layers + 1):
-        rows = [linear(weights, f"fc{place}" if place == layers else f"fc{place}.0", row) for row in rows]
-        if place < layers:
-            if batch_norm == "first":
-                rows = _batch_norm(weights, f"fc{place}.1", rows, training)
-            rows = [[max(0.0, x) for x in row] for row in rows]
+def two_branch(weights: Weights, rows: list[Vector], batch_norm: str, training: bool) -> list[Vector]:
+    """Two linear layers with ReLU between them, no dropout; batch normalisation last, first or none."""
+    rows = [linear(weights, "fc1.0", row) for row in rows]
+    if batch_norm == "first":
+        rows = _batch_norm(weights, "fc1.1", rows, training)
+    rows = [linear(weights, "fc2", [max(0.0, x) for x in row]) for row in rows]
     if batch_norm == "last":
         rows = _batch_norm(weights, "bn", rows, training)
     return [unit(row) for row in rows]

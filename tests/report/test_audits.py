@@ -77,11 +77,9 @@ def test_charts_of_losses_and_costs_or_without_truth_of_losses_alone(project):
 
 
 def test_a_transport_plan_is_shown_with_its_weights_or_is_not_and_doubts_are_said(project):
-    first, second = base.caption_ids(2)[0], base.caption_ids(5)[1]
     parts = {"untransported": {"rows": 90, "mean": [0.3, 0.3, 0.2, 0.2]}}
     parts["transported"] = {"rows": 6, "mean": [0.7, 0.2, 0.1, 0.0]}
-    row = {"image_id": 2, "caption_id": first, "rematch_caption_id": second, "weight": 0.73125}
-    write_audit(project, "hal", refined={"epoch": 9, "alignment": parts, "rematched": [row]})
+    write_audit(project, "hal", refined={"epoch": 9, "alignment": parts})
     section = _section()
     *_, moved, still = _charts(section)
     for chart, part in ((moved, parts["transported"]), (still, parts["untransported"])):
@@ -89,11 +87,8 @@ def test_a_transport_plan_is_shown_with_its_weights_or_is_not_and_doubts_are_sai
         assert bars["data"]["values"] == part["mean"]
         assert level["encoding"]["y"]["datum"] == 0.25
     assert "mean of 90 images" in section
-    assert "Pairs rematched by the transport plan of run hal, epoch 9" in section
-    (shown,) = re.findall(r'<tr><th scope="row">(?:(?!</tr>).)*0\.73</td></tr>', section, re.DOTALL)
-    assert shown.count("<td") == 3
     batch = "Partners were sought among the pairs of the same batch"
-    write_audit(project, "hal", refined={"epoch": 9, "alignment": None, "rematched": []})
+    write_audit(project, "hal", refined={"epoch": 9, "alignment": None})
     section = _section()
     assert (batch in section, len(_charts(section))) == (False, 2)
     write_audit(project, "hal", mixture={"doubts": ["all losses are equal"]}, partners_from="batch")

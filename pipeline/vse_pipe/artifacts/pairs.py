@@ -13,9 +13,7 @@ A list with an entry for each epoch that split:
 - ``by``: what the histogram calls matched, ``truth`` where inject knows it, else ``split``;
 - ``cost``: the histogram of pairs' own transport costs; the last bin takes all above it;
 - ``alignment``: number ``rows`` and sorted ``mean`` of the refined alignments of ``transported``
-  images (more than half of their mass moved) and ``untransported`` ones;
-- ``rematched``: at most twelve pairs that the last plan rematched most clearly: ``image_id``,
-  ``caption_id``, ``rematch_caption_id``, ``weight``.
+  images (more than half of their mass moved) and ``untransported`` ones.
 """
 
 from pathlib import Path

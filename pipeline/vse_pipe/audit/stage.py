@@ -58,7 +58,7 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
         }
         # A scheme that transports nothing has no records.
         if records := pairs.read_rematching(trained) if (trained / pairs.REMATCHING).exists() else []:
-            metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
+            metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment")}
         histogram = losses.loss_histogram(values, mixture, mismatched)
         with whole_folder(out) as folder:
             identity.write(folder, read, {})

@@ -20,8 +20,8 @@ from vse_pipe.train.encoders.options import BranchShape
 
 
 class Branch(nn.Module):
-    """(B, D) to (B, embed_size). Layers are ``fc1``, ``fc2``, ..., ``bn``, as in the authors'
-    PyTorch code.
+    """(B, D) to (B, embed_size). Layers are ``fc1``, ``fc2``, ``bn``, as in the authors' PyTorch
+    code.
 
     Weights and biases are uniform in +-1/sqrt(in), PyTorch's default, as in the authors' code; the
     paper gives none. Batch normalisation starts at scale 1, shift 0.
@@ -30,14 +30,14 @@ class Branch(nn.Module):
     def __init__(self, params: BranchShape, inputs: int, embed_size: int, rng: torch.Generator) -> None:
         super().__init__()
         self.params = params
-        hidden = [params.hidden] if isinstance(params.hidden, int) else params.hidden
-        sizes = [inputs, *(hidden if params.nonlinear else []), embed_size]
-        last = len(sizes) - 1
-        for place in range(1, last):
-            self.add_module(f"fc{place}", _hidden(params, sizes[place - 1], sizes[place]))
-        self.add_module(f"fc{last}", nn.Linear(sizes[-2], sizes[-1]))
-        if params.nonlinear and params.batch_norm == "last":
-            self.bn = nn.BatchNorm1d(embed_size)
+        first = nn.Linear(inputs, params.hidden if params.nonlinear else embed_size)
+        self.fc1: nn.Module = first
+        if params.nonlinear:
+            normalised = [nn.BatchNorm1d(params.hidden)] if params.batch_norm == "first" else []
+            self.fc1 = nn.Sequential(first, *normalised, nn.ReLU(), nn.Dropout(params.dropout))
+            self.fc2 = nn.Linear(params.hidden, embed_size)
+            if params.batch_norm == "last":
+                self.bn = nn.BatchNorm1d(embed_size)
         for layer in self.modules():
             if isinstance(layer, nn.Linear):
                 _uniform(layer.parameters(), 1.0 / math.sqrt(layer.in_features), rng)
@@ -49,11 +49,6 @@ class Branch(nn.Module):
             vectors = layer(vectors)
         vectors = normalize(vectors)
         return vectors.abs() if self.params.use_abs else vectors
-
-
-def _hidden(params: BranchShape, inputs: int, outputs: int) -> nn.Sequential:
-    normalised = [nn.BatchNorm1d(outputs)] if params.batch_norm == "first" else []
-    return nn.Sequential(nn.Linear(inputs, outputs), *normalised, nn.ReLU(), nn.Dropout(params.dropout))
 
 
 def _uniform(weights: Iterable[Tensor], bound: float, rng: torch.Generator) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from string import punctuation
 from types import ModuleType
@@ -50,30 +49,29 @@ class Fitted:
         params = cast(TextParams, TEXT_FEATURES.options(meta["method"]).model_validate(options))
         require_encoder(params, meta, str(folder))
         kinds = {"tokens": State(words=words), "fragments": State()}
-        state = kinds.get(meta["kind"]) or _learnt(folder, meta)
+        state = kinds.get(meta["kind"]) or _learnt(folder)
         return cls(folder.name, method, traits, params, state, meta)
 
     def unknown_share(self, sentences: Iterable[str]) -> float | None:
-        """The share of unknown words among all words of the sentences, without punctuation. None
-        for a method without words, and for sentences without a word."""
-        if not self.traits.terms:
-            return None
+        """The share of unknown words among all words of the sentences. None for a method without
+        words, and for sentences without a word."""
         vocabulary = set(self.state.words)
-        terms = (self.method.terms(sentence, self.options) for sentence in sentences)
-        is_unknown = (word not in vocabulary for word in chain.from_iterable(terms) if not _is_mark(word))
-        unknown = np.fromiter(is_unknown, bool)
+        unknown = np.fromiter((word not in vocabulary for text in sentences for word in self._words(text)), bool)
         return float(unknown.mean()) if len(unknown) else None
+
+    def _words(self, sentence: str) -> list[str]:
+        """The words that the method reads one by one, without punctuation."""
+        terms = self.method.terms(sentence, self.options) if self.traits.terms else []
+        return [word for word in terms if not set(word) <= _MARKS]
 
     def wording(self, sentence: str) -> Wording:
         """Raises InputError for a sentence that is empty or without a known word."""
         if not sentence.strip():
             raise InputError("the sentence is empty; write what to look for")
-        unknown: tuple[str, ...] = ()
-        if self.traits.terms:
-            words, vocabulary = dict.fromkeys(self.method.terms(sentence, self.options)), set(self.state.words)
-            unknown = tuple(word for word in words if word not in vocabulary and not _is_mark(word))
-            if not words.keys() & vocabulary:
-                raise InputError(f"no word of the sentence is in the vocabulary of texts '{self.name}'")
+        vocabulary = set(self.state.words)
+        if self.traits.terms and vocabulary.isdisjoint(self.method.terms(sentence, self.options)):
+            raise InputError(f"no word of the sentence is in the vocabulary of texts '{self.name}'")
+        unknown = tuple(word for word in dict.fromkeys(self._words(sentence)) if word not in vocabulary)
         if self.traits.gives != "tokens":
             return Wording(unknown)
         tokens, cut = self.method.transform([sentence], self.state, self.options)
@@ -102,10 +100,6 @@ class Fitted:
         return texts.Texts("vectors", places, self.meta, None, self.state.words, array, places)
 
 
-def _is_mark(word: str) -> bool:
-    return set(word) <= _MARKS
-
-
 def require_encoder(options: TextParams, meta: dict, where: str) -> None:
     """Raises IntegrityError if a pre-trained sentence encoder has other files than those that
     ``meta`` was written with. Word vectors are no such files: they are part of what was learnt."""
@@ -122,11 +116,8 @@ def require_encoder(options: TextParams, meta: dict, where: str) -> None:
         )
 
 
-def _learnt(folder: Path, meta: dict) -> State:
+def _learnt(folder: Path) -> State:
     """Vocabulary and learnt arrays of text features of kind vectors."""
     from safetensors.numpy import load_file
 
-    for name in (texts.VOCABULARY, texts.STATE):
-        if sha256(require(folder / name)) != meta["sha256"].get(name):
-            raise IntegrityError(f"{folder / name}: not what {texts.META} names; extract it again")
-    return State(read_json(folder / texts.VOCABULARY, list), load_file(folder / texts.STATE))
+    return State(read_json(require(folder / texts.VOCABULARY), list), load_file(require(folder / texts.STATE)))

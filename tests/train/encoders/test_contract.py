@@ -13,8 +13,8 @@ from vse_pipe.train import model
 
 IN, OUT, COUNT = 7, 4, 6
 # A bias right before batch normalisation is subtracted again.
-SUBTRACTED = {"last": ("fc3.bias",), "first": ("fc1.0.bias", "fc2.0.bias"), "none": ()}
-NORMS = [{"hidden": [6, 5], "batch_norm": norm, "dropout": 0.0} for norm in SUBTRACTED]
+SUBTRACTED = {"last": ("fc2.bias",), "first": ("fc1.0.bias",), "none": ()}
+NORMS = [{"hidden": 6, "batch_norm": norm, "dropout": 0.0} for norm in SUBTRACTED]
 POOLINGS = [{"pooling": pooling} for pooling in ("gpo", "mean", "max")]
 GRUS = [{"word_dim": 3, "projection": True, **options} for options in ({}, {"bidirectional": True}, *POOLINGS)]
 CASES = [

@@ -161,7 +161,7 @@ def test_costs_are_recorded():
     record = scheme.record()
     assert sum(record["cost"]["matched"]) == sum(record["cost"]["mismatched"]) == 8
     assert (record["matched"], record["by"]) == (24, "split")
-    assert set(record) == {"matched", "by", "cost", "alignment", "rematched"}
+    assert set(record) == {"matched", "by", "cost", "alignment"}
 
 
 def _case(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -191,8 +191,7 @@ def test_gradients_are_those_of_differences_and_finite_whatever_the_similarities
 
 
 def _tally() -> Tally:
-    pairs = some_pairs(50, each=2)
-    return Tally(Division(np.ones(50), np.arange(50) < 30), pairs)
+    return Tally(Division(np.ones(50), np.arange(50) < 30), None)
 
 
 def _plan(size: int, moved: list[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -207,7 +206,7 @@ def test_alignments_are_averaged_by_rank_apart_for_transported_images():
     expected: dict[str, list] = {"transported": [], "untransported": []}
     for seed, moved in enumerate([[0, 3], [], [7]]):
         plan, refined = _plan(10, moved, seed)
-        tally.moved(np.arange(30, 40), plan, refined)
+        tally.moved(plan, refined)
         for row in range(10):
             kind = "transported" if row in moved else "untransported"
             expected[kind].append(sorted(refined[row].tolist(), reverse=True))
@@ -215,18 +214,3 @@ def test_alignments_are_averaged_by_rank_apart_for_transported_images():
     for kind, rows in expected.items():
         assert found[kind]["rows"] == len(rows)
         assert found[kind]["mean"] == pytest.approx(np.mean(rows, axis=0).tolist(), abs=1e-6)
-
-
-def test_rematched_pairs_are_the_plainest_of_the_last_plans_one_of_each_image():
-    tally, pairs, refined = _tally(), np.array([49, 30, 31, 40, 42]), np.full((5, 5), 0.05, np.float32)
-    for row, (column, weight) in enumerate([(1, 0.3), (0, 0.8), (3, 0.7), (4, 0.9), (2, 0.6)]):
-        refined[row, column] = weight
-    tally.moved(pairs, np.ones((5, 5), np.float32), refined[::-1])
-    tally.moved(pairs, refined * np.array([0.25, 0.25, 0.25, 0.01, 0.25], np.float32)[:, None], refined)
-    found = tally.record()["rematched"]
-    owners, captions = tally.pairs.owners, tally.pairs.texts.caption_ids
-    # 31 shows the image of 30, whose weight is larger.
-    assert [(row["image_id"], row["caption_id"], row["rematch_caption_id"], row["weight"]) for row in found] == [
-        (owners[own], captions[own], captions[partner], pytest.approx(weight))
-        for own, partner, weight in [(30, 49, 0.8), (42, 31, 0.6), (49, 30, 0.3)]
-    ]

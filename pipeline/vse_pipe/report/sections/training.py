@@ -115,7 +115,6 @@ def _audit_of_run(audit: Audit, previews: Previews) -> dict:
         "cards": [_audit_card(audit, number, previews) for number in metrics["gallery"]],
         # Of the transport plans of the last epoch; none where it rematched no pair.
         "refined": refined if refined and refined["alignment"] else None,
-        "rematched": [{**previews.pair(row), "weight": row["weight"]} for row in (refined or {}).get("rematched", [])],
     }
 
 

@@ -30,8 +30,8 @@ class VectorHead(Absolute):
 class BranchShape(VectorHead):
     """A branch of a two-branch network. Defaults: the paper's for tf-idf and Fisher vectors."""
 
-    hidden: Width | Annotated[list[Width], Field(min_length=1)] = 2048
-    """outputs of the layers before the last. The paper: 2048 then 512; mean word2vec: 1024 then
+    hidden: Width = 2048
+    """outputs of the first of two layers. The paper: 2048 then 512; mean word2vec: 1024 then
     256; phrases: 8192 then 4096"""
     nonlinear: bool = True
     """false: one layer and unit length (the paper's "Linear" rows), without hidden, dropout and

@@ -136,7 +136,7 @@ class SigmoidOptions(Strict):
     traits: ClassVar = LossTraits(learns=True)
 
 
-class StructureOptions(Hinges):
+class StructureOptions(Margin):
     """Defaults: sections 2.2 and 3.1."""
 
     margin: NonNegativeFloat = 0.1

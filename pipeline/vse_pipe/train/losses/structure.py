@@ -9,7 +9,7 @@ from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
 from vse_pipe.train.losses.options import StructureOptions as Params
 from vse_pipe.train.matches import Matches
-from vse_pipe.train.scored import LossTerms, Scored, curriculum_count, first_row
+from vse_pipe.train.scored import LossTerms, Scored, first_row
 
 # The authors add this under the root, so that equal vectors have distance 0.01.
 _FLOOR = 1e-4
@@ -40,7 +40,6 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     if batch.images is None or not isinstance(batch.texts, Tensor):
         raise InputError("the loss structure needs the vectors of images and texts, not their scores alone")
     code = params.variant == "topk_mean"
-    params = params.model_copy(update={"top": curriculum_count(batch, params.curriculum, params.top)})
     matches = batch.matches or Matches.by_owner(batch.owners)
     firsts = first_row(matches.images, len(matches.image_kin)), first_row(matches.texts, len(matches.text_kin))
     images, texts = (

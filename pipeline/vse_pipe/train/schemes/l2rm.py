@@ -6,9 +6,8 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor
 
@@ -17,7 +16,7 @@ from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.data import Batch, Pairs
+from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import SMALLEST_BATCH, Division, fit_beta, trust_summary
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import L2rmOptions as Params
@@ -27,8 +26,6 @@ from vse_pipe.train.transport import Costs, partial_plan
 Kind = Literal["symmetric_kl", "kl", "js", "infonce"]
 _SMALLEST = 1e-10
 _COST_EDGES = np.linspace(0, 2, 41)
-# Pairs that a record lists.
-_LISTED = 12
 
 
 class L2rm(Scheme):
@@ -61,7 +58,7 @@ class L2rm(Scheme):
         if epoch < self.params.warm_up:
             return
         division = self._divided(epoch)
-        self.tally = Tally(division, self.setting.pairs)
+        self.tally = Tally(division, self.setting.pairs.mismatched)
         self.costs.start(self.moment(epoch))
         say(f"l2rm: {trust_summary(division.probability, self.params.threshold, self.setting.pairs.mismatched)}")
         if division.trains:
@@ -74,8 +71,8 @@ class L2rm(Scheme):
 
         As in the authors' code an epoch is one pass over the matched pairs and as many passes over
         the mismatched pairs as it needs; an incomplete last batch is left out. An epoch without a
-        full batch has one smaller batch. Where there are too few pairs to rematch, the batches are
-        the sampler's without them.
+        full batch has one smaller batch. Where there are too few pairs to rematch, batches are of
+        matched pairs alone.
         """
         if self.division is None:
             return sampled
@@ -84,12 +81,8 @@ class L2rm(Scheme):
             noisy = np.arange(len(clean))
         rng = generator(self.setting.seed, "rematch", "order", epoch)
         full = partial(_full, size=self.setting.train.batch_size, rng=rng)
-        if len(noisy) < SMALLEST_BATCH:
-            matched = [chosen[clean[chosen]] for chosen in sampled]
-            # The sampler and the division may leave too few pairs in each batch.
-            return [chosen for chosen in matched if len(chosen) >= SMALLEST_BATCH] or full(np.flatnonzero(clean))
         matched = full(np.flatnonzero(clean))
-        if self.params.rematch == "none":
+        if self.params.rematch == "none" or len(noisy) < SMALLEST_BATCH:
             return matched
         mismatched: list[np.ndarray] = []
         while len(mismatched) < len(matched):
@@ -166,7 +159,7 @@ class L2rm(Scheme):
         options = params.mass, params.regularisation, params.mask, params.tolerance
         plan = partial_plan(cost.clamp_min(_SMALLEST), *options)
         self.tally.cost(pairs, cost.diagonal().numpy())
-        self.tally.moved(pairs, plan.numpy(), refined(plan).numpy())
+        self.tally.moved(plan.numpy(), refined(plan).numpy())
         return rematch_loss(scores, sent(plan, scores.device), params.temperature, params.rematch)
 
     @torch.no_grad()
@@ -230,15 +223,12 @@ class Tally:
     The histogram separates the pairs by their truth, or by the division where the truth is unknown.
     """
 
-    def __init__(self, division: Division, pairs: Pairs) -> None:
-        self.division, self.pairs, self.truth = division, pairs, pairs.mismatched
-        self._mismatched = ~division.clean if self.truth is None else self.truth
+    def __init__(self, division: Division, truth: Bool[ndarray, " pairs"] | None) -> None:
+        self.division, self.truth = division, truth
+        self._mismatched = ~division.clean if truth is None else truth
         self._costs = np.zeros((2, len(_COST_EDGES) - 1), dtype=np.int64)
         # Sums over untransported and transported images; batches of an epoch have one size.
         self._rows, self._ranked = np.zeros(2), np.zeros((2, 1))
-        # For each image in its last plan: the largest weight of a caption, 0 if not transported,
-        # and the caption's pair.
-        self._weight, self._partner = np.zeros(len(pairs)), np.zeros(len(pairs), dtype=np.int64)
 
     def cost(self, pairs: ndarray, costs: ndarray) -> None:
         """Count the costs (pairs,) of moving each pair's image to its caption."""
@@ -247,17 +237,13 @@ class Tally:
         for kind in (0, 1):
             self._costs[kind] += np.histogram(inside[kinds == kind], _COST_EDGES)[0]
 
-    def moved(
-        self, pairs: Int[ndarray, " rows"], plan: Float[ndarray, "rows rows"], refined: Float[ndarray, "rows rows"]
-    ) -> None:
-        """plan: the mass moved from the images to the captions of ``pairs``; refined: its refined
+    def moved(self, plan: Float[ndarray, "rows rows"], refined: Float[ndarray, "rows rows"]) -> None:
+        """plan: the mass moved from the images to the captions of a batch; refined: its refined
         alignment. An image is transported when more than half of its mass is moved."""
-        transported = plan.sum(axis=1) > 0.5 / len(pairs)
+        transported = plan.sum(axis=1) > 0.5 / len(plan)
         kinds = np.stack([~transported, transported]).astype(float)
         self._rows += kinds.sum(axis=1)
         self._ranked = self._ranked + kinds @ np.sort(refined, axis=1)[:, ::-1]
-        self._weight[pairs] = np.where(transported, refined.max(axis=1), 0)
-        self._partner[pairs] = pairs[refined.argmax(axis=1)]
 
     def record(self) -> dict:
         matched, mismatched = self._costs.tolist()
@@ -267,7 +253,6 @@ class Tally:
             "by": "split" if self.truth is None else "truth",
             "cost": {"edges": edges, "matched": matched, "mismatched": mismatched},
             "alignment": self._alignment(),
-            "rematched": self._rematched(),
         }
 
     def _alignment(self) -> dict | None:
@@ -278,18 +263,6 @@ class Tally:
         means = (self._ranked / np.maximum(self._rows, 1)[:, None]).round(6).tolist()
         kinds = zip(("untransported", "transported"), self._rows, means, strict=True)
         return {kind: {"rows": int(rows), "mean": mean} for kind, rows, mean in kinds}
-
-    def _rematched(self) -> list[dict]:
-        """Figure 5: the pairs of largest alignment weight, one of each image."""
-        captions = self.pairs.texts.caption_ids[self.pairs.places]
-        columns = {
-            "image_id": self.pairs.owners,
-            "caption_id": captions,
-            "rematch_caption_id": captions[self._partner],
-            "weight": self._weight,
-        }
-        table = pd.DataFrame(columns).query("weight > 0").sort_values("weight", ascending=False, kind="stable")
-        return table.drop_duplicates("image_id").head(_LISTED).round({"weight": 6}).to_dict("records")
 
 
 scheme = L2rm

@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vse_pipe.core.console import say
 from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.seeds import generator
@@ -52,8 +51,6 @@ class MemoryBank(Scheme):
         assert isinstance(texts, Tensor)
         self.images, self.texts = images.to(device), texts.to(device)
         self.chosen = chosen
-        megabytes = (images.nbytes + texts.nbytes) / 2**20
-        say(f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB")
 
     def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         scored, score = super().scored(images, texts, batch), self.setting.model.score
