@@ -181,15 +181,15 @@ def sigmoid(scores: Matrix, scale: float, bias: float, same: Cells | None = None
     return shares
 
 
-def infonce_rce(scores: Matrix, tau: float, floor: float, same: Cells | None = None) -> Vector:
-    """Half of InfoNCE and of reverse cross entropy: labels moved by ``floor``, scored by the chances."""
+def infonce_rce(scores: Matrix, tau: float, same: Cells | None = None) -> Vector:
+    """Half of InfoNCE and of reverse cross entropy: labels moved by 1e-7, scored by the chances."""
     n = len(scores)
     shares = []
     for i, cross in enumerate(infonce(scores, tau, same)):
         reverse = 0.0
         for chances in _chances(scores, tau, i, same or diagonal(n)):
             for t in range(n):
-                reverse -= chances[t] * math.log((1.0 if t == i else 0.0) + floor)
+                reverse -= chances[t] * math.log((1.0 if t == i else 0.0) + 1e-7)
         shares.append(0.5 * (cross + reverse))
     return shares
 

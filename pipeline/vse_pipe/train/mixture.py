@@ -10,6 +10,8 @@ from numpy import ndarray
 from scipy.special import betaln
 from scipy.stats import rankdata
 
+from vse_pipe.core.console import say, warn
+
 # The authors replace scaled losses of 0 and 1 by this distance from them; a beta density has no
 # finite logarithm there.
 EDGE = 1e-3
@@ -236,3 +238,10 @@ def trust_summary(trust: Float[ndarray, " pairs"], above: float, mismatched: Boo
     area = None if mismatched is None else auc(-trust, mismatched)
     truth = "" if area is None else f", AUC of the mismatched {area:.3f}"
     return f"{int((trust > above).sum())} of {len(trust)} pairs are taken for matched{truth}"
+
+
+def report_trust(name: str, mixture: LossMixture, threshold: float, mismatched: Bool[ndarray, " pairs"] | None) -> None:
+    """Say ``trust_summary``, and warn where the mixture is doubtful. name: of what is divided."""
+    say(f"{name}: {trust_summary(mixture.posterior, threshold, mismatched)}")
+    if mixture.doubt:
+        warn(f"{name}: the pairs cannot be divided: {mixture.doubt}")

@@ -10,12 +10,12 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
-from vse_pipe.core.console import say, warn
+from vse_pipe.core.console import warn
 from vse_pipe.core.seeds import derive_seed, generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import checkpoint
 from vse_pipe.train.data import Batch
-from vse_pipe.train.mixture import SMALLEST_BATCH, Division, LossMixture, trust_summary
+from vse_pipe.train.mixture import SMALLEST_BATCH, Division, LossMixture, report_trust
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.optimise import optimizer_for
 from vse_pipe.train.scheme import Scheme, Setting, set_rates
@@ -93,11 +93,8 @@ class TwoNetworks(Scheme, ABC):
         mixtures = [self.mixture(network, epoch) for network in self.networks]
         for place, mixture in enumerate(mixtures):
             network = f"{self.name}, epoch {epoch + 1}, network {place + 1}"
-            threshold, truth = self.params.threshold, self.setting.pairs.mismatched
-            say(f"{network}: {trust_summary(mixture.posterior, threshold, truth)}")
-            if mixture.doubt:
-                warn(f"{network}: its division is doubtful: {mixture.doubt}")
-            division = divided(mixture, threshold)
+            report_trust(network, mixture, self.params.threshold, self.setting.pairs.mismatched)
+            division = divided(mixture, self.params.threshold)
             if division.trains:
                 self.teachers[1 - place] = division
             else:
@@ -156,17 +153,14 @@ def one_pass(division: Division, size: int, noisy: bool, rng: np.random.Generato
     noisy: every batch is followed by a batch of noisy pairs, in as many passes as needed; with
     fewer than two noisy pairs there is none.
     """
-    steps: list[tuple[ndarray, Part]] = []
-    unlabelled: list[ndarray] = []
     labelled = _cut(np.flatnonzero(division.clean), size, rng)
-    noisy = noisy and len(division.noisy) >= SMALLEST_BATCH
-    for number, pairs in enumerate(labelled):
-        steps.append((pairs, "labelled"))
-        if noisy and number == len(unlabelled):
-            unlabelled += _cut(division.noisy, size, rng)
-        if noisy:
-            steps.append((unlabelled[number], "unlabelled"))
-    return steps
+    if not noisy or len(division.noisy) < SMALLEST_BATCH:
+        return [(pairs, "labelled") for pairs in labelled]
+    unlabelled: list[ndarray] = []
+    while len(unlabelled) < len(labelled):
+        unlabelled += _cut(division.noisy, size, rng)
+    kinds: tuple[Part, Part] = ("labelled", "unlabelled")
+    return [step for both in zip(labelled, unlabelled, strict=False) for step in zip(both, kinds, strict=True)]
 
 
 def _cut(pairs: ndarray, size: int, rng: np.random.Generator) -> list[ndarray]:

@@ -189,22 +189,22 @@ def cross_entropy(batch: Scored, tau: float | Float[Tensor, ""]) -> LossTerms:
     return LossTerms(-texts.diagonal() - images.diagonal(), "mean")
 
 
-def with_reverse(batch: Scored, tau: float, floor: float = FLOOR) -> LossTerms:
+def with_reverse(batch: Scored, tau: float) -> LossTerms:
     """Half of the sum of cross entropy and reverse cross entropy, each of both directions."""
     texts, images = log_chances(batch, tau)
     cross = -texts.diagonal() - images.diagonal()
-    reverse = _reverse(texts, floor) + _reverse(images, floor)
+    reverse = _reverse(texts) + _reverse(images)
     return LossTerms(0.5 * (cross + reverse), "mean")
 
 
-def _reverse(log_chances: Float[Tensor, "pairs pairs"], floor: float) -> Float[Tensor, " pairs"]:
-    """``-sum_t p_it log(delta_it + floor)``. Labels are 0 outside of the diagonal, so two
+def _reverse(log_chances: Float[Tensor, "pairs pairs"]) -> Float[Tensor, " pairs"]:
+    """``-sum_t p_it log(delta_it + FLOOR)``. Labels are 0 outside of the diagonal, so two
     logarithms are enough."""
     positives = log_chances.diagonal().exp()
     diagonal = torch.eye(len(positives), dtype=torch.bool, device=positives.device)
     # A sum, because 1 - positives loses chances below 1e-7 in float32.
     negatives = log_chances.masked_fill(diagonal, -torch.inf).exp().sum(dim=1)
-    return -positives * math.log1p(floor) - negatives * math.log(floor)
+    return -positives * math.log1p(FLOOR) - negatives * math.log(FLOOR)
 
 
 def open_cells(batch: Scored) -> Bool[Tensor, "pairs pairs"]:

@@ -67,7 +67,7 @@ class Case:
 
 CASES = {
     "infonce": Case("infonce", naive.infonce, {"tau": TAU}),
-    "infonce_rce": Case("infonce_rce", naive.infonce_rce, {"tau": TAU, "floor": FLOAT(1e-9, 0.5)}),
+    "infonce_rce": Case("infonce_rce", naive.infonce_rce, {"tau": TAU}),
     "rcl": Case("rcl", naive.rcl, {"tau": FLOAT(0.1, 2)}, **WARM),
     "crcl": Case(
         "crcl",

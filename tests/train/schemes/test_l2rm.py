@@ -116,7 +116,7 @@ def test_equal_losses_leave_all_matched_and_everything_mismatched_is_one_more_ep
     scheme.pair_losses = lambda *arguments: np.full(40, 0.3)
     scheme.start(2)
     assert scheme.division.clean.all()
-    assert "warning: l2rm, epoch 3: all losses are equal" in capsys.readouterr().err
+    assert "warning: l2rm, epoch 3: the pairs cannot be divided: all losses are equal" in capsys.readouterr().err
     monkeypatch.setattr(l2rm.L2rm, "_divided", lambda *rest: Division(np.zeros(40), np.zeros(40, bool)))
     scheme = _scheme(matched=0)
     assert scheme.batches(1, SAMPLED) is SAMPLED

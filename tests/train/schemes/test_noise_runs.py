@@ -143,7 +143,7 @@ def _l2rm_params(root, epochs=6, warm_up=3, noise="half", batch_size=32, **optio
 
 def test_mismatched_pairs_are_found_and_recorded(l2rm_project, capsys):
     train(_l2rm_params(l2rm_project), "sum", "cpu")
-    area, *_ = re.findall(r"l2rm: .* AUC of the mismatched (\S+)", capsys.readouterr().err)
+    area, *_ = re.findall(r"l2rm, .* AUC of the mismatched (\S+)", capsys.readouterr().err)
     assert float(area) > 0.7
     records = pairs.read_rematching(paths.trained("sum"))
     assert [(record["epoch"], record["by"]) for record in records] == [(4, "truth"), (5, "truth"), (6, "truth")]

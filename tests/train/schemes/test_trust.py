@@ -168,6 +168,6 @@ def test_mismatched_pairs_lose_their_trust(project, name, capsys):
     train(_params(project, name), "sum", "cpu")
     log = capsys.readouterr().err
     assert log.count("begins with a new network") == (name == "crcl")
-    areas = re.findall(rf"{name}: .* AUC of the mismatched (\S+)", log)
+    areas = re.findall(rf"{name}[:,] .* AUC of the mismatched (\S+)", log)
     assert len(areas) == {"crcl": 5, "decl": 3}[name]
     assert min(map(float, areas)) > 0.6

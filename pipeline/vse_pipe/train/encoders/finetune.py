@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.train.encoders.options import ImageFinetuneOptions as Params
-from vse_pipe.train.heads import Branch, OwnRate, l2norm, linear, unit
+from vse_pipe.train.heads import OwnRate, l2norm, linear, unit
 from vse_pipe.train.pictures import Pictures, PixelNetwork
 
 
@@ -34,8 +34,7 @@ class FinetuneImageEncoder(nn.Module):
         self.backbone.own_rate = OwnRate(params.lr, params.after)
         if params.restart:
             self.takes_over = self.backbone.own_rate
-        is_branch = params.head == "two_branch"
-        self.fc = Branch(params.branch, inputs, embed_size, rng) if is_branch else linear(inputs, embed_size, rng)
+        self.fc = linear(inputs, embed_size, rng)
         self._opened = True
 
     @property
@@ -79,8 +78,7 @@ class FinetuneImageEncoder(nn.Module):
         self, inputs: UInt8[Tensor, "images crops side side 3"] | Float[Tensor, "images features"]
     ) -> Float[Tensor, "images dim"]:
         features = self.backbone(inputs) if inputs.dtype == torch.uint8 else inputs
-        vectors = self.fc(l2norm(features))
-        return unit(vectors, self.params) if self.params.head == "linear" else vectors
+        return unit(self.fc(l2norm(features)), self.params)
 
 
 build_image = FinetuneImageEncoder

@@ -74,9 +74,6 @@ class TunedSide(nn.Module):
                 layer.eval()
         return self
 
-    def _tower(self) -> Any:
-        return getattr(self.network, "net", self.network)
-
     def _trains(self, name: str) -> bool:
         if name.endswith(_LOGIT) or (hasattr(self.network, "net") and ".visual." not in name):
             return False  # an image tower also has a few weights of the text side
@@ -217,7 +214,7 @@ def merged(image: nn.Module, text: nn.Module, loss: dict[str, Tensor], logit: di
 
 def _plain(side: TunedSide) -> Iterator[tuple[str, Tensor]]:
     """The tensors of one side under open_clip's names."""
-    model = side._tower().model
+    model = getattr(side.network, "net", side.network).model
     for name, tensor in model.state_dict().items():
         layer, _, parameter = name.partition(".parametrizations.")
         if parameter:

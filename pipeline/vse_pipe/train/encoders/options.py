@@ -86,18 +86,8 @@ class ImageFinetuneOptions(ImageHead):
     """RandomResizedCrop, or the crop of ``extract``"""
     flip: bool = True
     """mirrors every second image"""
-    head: Literal["linear", "two_branch"] = "linear"
-    """one layer, or the image branch of Wang et al"""
-    branch: BranchShape = BranchShape()
-    """options of head two_branch, those of image encoder ``two_branch``"""
 
     traits: ClassVar = ImageEncoderTraits(reads="pixels")
-
-    @model_validator(mode="after")
-    def _of_its_head(self) -> Self:
-        if self.head == "two_branch" and (self.no_imgnorm or self.use_abs):
-            raise ValueError("no_imgnorm and use_abs are of head linear; a branch has its own in branch.use_abs")
-        return self
 
 
 class ImageIdentityOptions(Strict):

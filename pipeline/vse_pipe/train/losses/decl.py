@@ -28,7 +28,8 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     cells, open_, labels = evidence(batch, params.tau), open_cells(batch), batch.trust.diag()
     errors = _errors(cells, open_, labels) + _errors(cells.T, open_.T, labels)
     evidential = errors + params.lambda2 * _from_uniform(cells * (1 - labels), open_)
-    hinge = params.lambda1 * batch.trust * _hinge(batch, params)
+    sides = violations(replace(batch, scores=batch.scores.tanh()), params.margin)
+    hinge = params.lambda1 * batch.trust * largest(*sides, params.hardest)
     return LossTerms(evidential / len(hinge) + hinge, "sum")
 
 
@@ -58,8 +59,3 @@ def _from_uniform(wrong: Float[Tensor, "pairs pairs"], open_: Bool[Tensor, "pair
         total = sums + classes
         divergence = divergence + cells.sum(dim=side) - sums * total.digamma() + total.lgamma() - classes.lgamma()
     return divergence.to(wrong)
-
-
-def _hinge(batch: Scored, params: Params) -> Float[Tensor, " pairs"]:
-    texts, images = violations(replace(batch, scores=batch.scores.tanh()), params.margin)
-    return largest(texts, images, params.hardest)

@@ -7,10 +7,10 @@ from vse_pipe.train.scored import LossTerms, Scored, with_reverse
 
 def loss(batch: Scored, params: Params) -> LossTerms:
     """``1/2 (CE + RCE)`` in both directions: CE is InfoNCE, and ``RCE_i = -sum_t p_it log(delta_it
-    + floor)``.
+    + 1e-7)``.
 
     Source: L2RM (Han et al., CVPR 2024) Eq. 5 as in the authors' code, with its factor 1/2; mean
     over the batch. The code uses it on all data sets, the paper only at extreme rates of mismatched
-    pairs. RCE of a mismatched pair is at most ``-log(floor)``, whereas CE has no bound.
+    pairs. RCE of a mismatched pair is at most ``-log(1e-7)``, whereas CE has no bound.
     """
-    return with_reverse(batch, params.tau, params.floor)
+    return with_reverse(batch, params.tau)

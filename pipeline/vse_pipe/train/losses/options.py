@@ -113,8 +113,7 @@ class InfonceOptions(Tempered):
 
 
 class InfonceRceOptions(Tempered):
-    floor: float = Field(1e-7, gt=0, lt=1)
-    """a probability given to a negative costs at most ``-log(floor)``; 1e-7 in the authors' code"""
+    pass
 
 
 class MaxOptions(Hinges):

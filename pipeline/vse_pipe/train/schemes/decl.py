@@ -7,10 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vse_pipe.core.console import say, warn
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch
-from vse_pipe.train.mixture import fit_gaussian, trust_summary
+from vse_pipe.train.mixture import fit_gaussian, report_trust
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import DeclOptions as Params
 from vse_pipe.train.scored import LossTerms, fits
@@ -39,10 +38,8 @@ class Decl(Scheme):
         tau, threshold = self.setting.loss_options.tau, self.params.threshold
         trust = self.pair_values(self.setting.model, epoch, lambda batch: fits(batch, tau).diagonal())
         mixture = fit_gaussian(-trust)  # its first component is that of the lower mean
-        if mixture.doubt:
-            warn(f"decl, epoch {epoch + 1}: the pairs cannot be divided: {mixture.doubt}")
         self.matched = mixture.posterior > threshold
-        say(f"decl: {trust_summary(mixture.posterior, threshold, self.setting.pairs.mismatched)}")
+        report_trust(f"decl, epoch {epoch + 1}", mixture, threshold, self.setting.pairs.mismatched)
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         self.step += 1

@@ -11,13 +11,13 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor
 
-from vse_pipe.core.console import say, warn
+from vse_pipe.core.console import warn
 from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch
-from vse_pipe.train.mixture import SMALLEST_BATCH, Division, fit_beta, trust_summary
+from vse_pipe.train.mixture import SMALLEST_BATCH, Division, fit_beta, report_trust
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import L2rmOptions as Params
 from vse_pipe.train.scored import LossTerms, cross_entropy, hardest, with_reverse
@@ -60,7 +60,6 @@ class L2rm(Scheme):
         division = self._divided(epoch)
         self.tally = Tally(division, self.setting.pairs.mismatched)
         self.costs.start(self.moment(epoch))
-        say(f"l2rm: {trust_summary(division.probability, self.params.threshold, self.setting.pairs.mismatched)}")
         if division.trains:
             self.division = division
         else:
@@ -127,8 +126,7 @@ class L2rm(Scheme):
         params, pairs = self.params, self.setting.pairs
         losses = self.pair_losses(self.setting.model, epoch, params.margin, params.sample_loss)
         mixture = fit_beta(losses)
-        if mixture.doubt:
-            warn(f"l2rm, epoch {epoch + 1}: {mixture.doubt}")
+        report_trust(f"l2rm, epoch {epoch + 1}", mixture, params.threshold, pairs.mismatched)
         clean = mixture.posterior > params.threshold
         if params.split == "truth":
             assert pairs.mismatched is not None
