@@ -107,15 +107,9 @@ def value(path: Path, row: int, column: str) -> bytes | None:
     Rows are read by row groups, and the last groups stay in memory: rows in order cost one pass
     over the file.
     """
-    stamp = None  # a request for every row would take longer than the row
-    if not files.is_remote(path):
-        try:
-            status = path.stat()
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-        path, stamp = path.resolve(), (status.st_mtime_ns, status.st_size)
+    stamp = None if files.is_remote(path) else path.stat()  # a request for every row would take longer than the row
     with _reading:
-        file, starts = _opened(path, stamp)
+        file, starts = _opened(path.absolute() if stamp else path, stamp and (stamp.st_mtime_ns, stamp.st_size))
         if row >= starts[-1]:
             raise IndexError(f"has {starts[-1]} rows, no row {row}")
         if column not in file.schema.names:

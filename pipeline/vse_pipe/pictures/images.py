@@ -187,8 +187,7 @@ def file_bytes(path: Path, sha256: str = "") -> bytes | None:
 
 
 def page_bytes(path: Path, sha256: str = "") -> bytes | None:
-    """The bytes of a picture for a page, for a box as PNG; None when it is missing. Arguments and
-    errors as of ``file_bytes``."""
+    """``file_bytes`` for a page: a box is cut, as PNG."""
     address, box = cut(str(path))
     content = file_bytes(path, sha256)
     if box is None or content is None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import math
 import stat
 import warnings
 from collections.abc import Iterator
@@ -27,29 +26,25 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF
 _SHOWN = 12
 
 # Pictures that Pillow warns of are refused below.
-warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
 
 
 def open_picture(content: bytes, name: str) -> Image.Image:
     """The image with its header read and its pixels not yet decoded.
 
     Raises UnreadableImage: empty, no known format, a damaged header, floating point pixels, or more
-    pixels than ``Image.MAX_IMAGE_PIXELS`` (89.5 million; Pillow itself refuses twice as many).
+    than ``Image.MAX_IMAGE_PIXELS``.
     """
-    limit = Image.MAX_IMAGE_PIXELS
     if not content:
         raise UnreadableImage(name, "is empty (0 bytes)")
     with decoding(name):
         try:
             image = Image.open(io.BytesIO(content), formats=FORMATS)
-            size = image.size
-        except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-            size = None
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+            raise UnreadableImage(name, f"has too many pixels (more than {Image.MAX_IMAGE_PIXELS})") from error
         except UnidentifiedImageError as error:
             start = f"{len(content)} bytes, the first are {content[:_SHOWN]!r}"
             raise UnreadableImage(name, f"is no image in a known format ({start})") from error
-    if size is None or (limit is not None and math.prod(size) > limit):
-        raise UnreadableImage(name, f"has too many pixels (more than {limit})")
     if image.mode == "F":
         raise UnreadableImage(
             name, "has floating point numbers of unknown range for pixels; save it with 8 bits a channel"
@@ -96,8 +91,7 @@ def at(address: Path, where: str = "") -> bytes:
 
 
 def photo(path: Path) -> bytes:
-    """The bytes of a file of the command line. Raises MissingResource when it is missing,
-    UnreadableImage as ``content``."""
+    """The bytes of a file of the command line, or MissingResource, or UnreadableImage."""
     if not path.exists():
         raise MissingResource(f"{path}: no such file")
     return _plain(path, "--image")
@@ -135,7 +129,7 @@ def _member(shard: Path, member: TarMember, where: str) -> bytes:
 def _cell(path: Path, cell: Cell, where: str) -> bytes:
     try:
         content = address.value(path, cell.row, cell.column)
-    except IndexError as error:
+    except (IndexError, OSError) as error:
         raise IntegrityError(f"{where}: {path} {error}; {_AGAIN}") from error
     if content is None:
         raise UnreadableImage(f"{path} row {cell.row}", f"holds no bytes in column '{cell.column}'")
