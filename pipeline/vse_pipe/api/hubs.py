@@ -69,7 +69,6 @@ def correct(
     """
     inference = Inference.named(criterion)
     parsed = foldable(inference.name, inference.options)
-    arguments.number("memory", memory)
     place = arguments.device(items, bank)
 
     def vectors(name: str, value: ArrayLike, width: int | str = "dim") -> Tensor:
@@ -91,11 +90,8 @@ def correct(
 
 
 def hubness(scores: ArrayLike, k: int = 10) -> dict[str, Any]:
-    """How unevenly the items are retrieved: how often each is among the best k, N_k.
-
-    Args:
-        scores: (queries, items), larger is more similar.
-        k: length of the lists.
+    """How unevenly the items are retrieved: how often each is among the best k, N_k. scores:
+    (queries, items), larger is more similar.
 
     Returns ``occurrence``, N_k of each item (items,); its ``skewness`` (NaN where all are equal);
     ``robin_hood`` and ``gini`` from 0 to 1; ``anti_hubs``, the percentage of items with N_k = 0;

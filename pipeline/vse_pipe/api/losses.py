@@ -29,8 +29,7 @@ REDUCTIONS = ("sum", "mean", "none")
 
 class Loss(nn.Module):
     """A loss of pairs: image i belongs to text i. name: as in params.yaml; options: its parameters.
-    A learned temperature (``InfoNCE(learn=True)``, ``Sigmoid()``) is a parameter of the module, so
-    give ``loss.parameters()`` to the optimiser."""
+    A learned temperature (``InfoNCE(learn=True)``, ``Sigmoid()``) is a parameter of the module."""
 
     def __init__(self, name: str, options: Strict) -> None:
         super().__init__()
@@ -58,8 +57,8 @@ class Loss(nn.Module):
 
         Args:
             images, texts: (B, D) vectors of the pairs.
-            owners: (B,) id of each text's image: texts of the same image are no negatives of each
-                other. By default each pair has an image of its own.
+            owners: (B,) id of each text's image, whose other texts are no negatives; by default
+                each pair has an image of its own.
             similarity: "cosine", "dot", or a function of images and texts to (B, B) scores, larger
                 is more similar.
             options: ``reduction``, ``weights``, ``targets`` and ``passed`` of ``from_scores``.

@@ -36,8 +36,7 @@ def load(folder: str | os.PathLike[str], device: str = "cpu") -> "Model":
         folder: data/train/<run> of a project, or what `vse-pipe pack` wrote.
         device: "cpu", "cuda", "cuda:1" or "auto", an NVIDIA GPU if there is one.
 
-    Raises InputError for a folder without a model, IntegrityError for files that do not belong
-    together, UsageError for a device that is not there.
+    Raises InputError for a folder without a model, IntegrityError for files of several models.
     """
     return Model(Trained.open(Path(folder).expanduser().absolute(), device))
 
@@ -63,11 +62,8 @@ class Model:
         return self._trained.width
 
     def encode_captions(self, captions: Sequence[str]) -> Encoded:
-        """The captions' vectors (n, dim), or their words. Unknown words count as one word.
-
-        Raises InputError for a caption that is empty or no text, IntegrityError for texts of
-        another model.
-        """
+        """The captions' vectors (n, dim), or their words. Unknown words count as one word. Raises
+        InputError for a caption that is empty or no text."""
         entries = _listed("captions", captions, str)
         texts = [caption_text(text, f"captions: entry {place}") for place, text in enumerate(entries)]
         return self._encoded(self._trained.captions(texts))
@@ -75,20 +71,18 @@ class Model:
     def encode_images(self, images: Sequence[Picture]) -> Encoded:
         """The images' vectors (n, dim), or their regions.
 
-        images: paths, contents of files, or pictures of Pillow. Raises InputError for an image that
-        cannot be read, UsageError for a model whose features were computed elsewhere,
-        MissingResource and IntegrityError for missing or other weights."""
+        images: paths, contents of files, or pictures of Pillow. Raises InputError for an unreadable
+        image, UsageError where features were computed elsewhere, IntegrityError for other weights.
+        """
         entries = _listed("images", images, Picture)
         photos = [Path(image) if isinstance(image, str | os.PathLike) else image for image in entries]
         return self._encoded(self._trained.images(photos))
 
     def encode_features(self, features: ArrayLike) -> Encoded:
         """The vectors (n, dim) of images, or their regions, from features of the kind that the
-        model was trained on.
-
-        features: (n, width) or (n, regions, width)."""
+        model was trained on: (n, width) or (n, regions, width)."""
         array = arguments.array("features", features)
-        if not array.size or not np.isfinite(array).all():
+        if not np.isfinite(array).all():
             raise InputError(f"features of shape {array.shape}: not finite numbers")
         return self._encoded(self._trained.features(array))
 

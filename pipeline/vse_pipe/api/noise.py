@@ -153,12 +153,10 @@ def audit(
     hardest violation; captions of the same image are no negatives, and the mean is over negatives.
     """
     arguments.number("batch", batch, 3)
-    sides = _sides(images, captions)
-    arguments.matrix("captions", sides["captions"], columns=sides["images"].shape[1])
-    rows, used, image_rows = _pictured(sides, owners)
-    work = losses.batches(len(rows), batch, np.random.default_rng(seed))
     place = arguments.device(images, captions)
-    pictures, texts = (torch.from_numpy(side).to(place) for side in (sides["images"][used], sides["captions"]))
+    *sides, rows, image_rows = _pairs(images, captions, owners)
+    pictures, texts = (torch.from_numpy(side).to(place) for side in sides)
+    work = losses.batches(len(rows), batch, np.random.default_rng(seed))
     with torch.inference_mode():
         measured = losses.measured(lambda pairs: (pictures[image_rows[pairs]], texts[pairs]), cosine, image_rows, work)
         measured = measured.assign(**losses.partners(pictures, texts, image_rows, cosine))
@@ -167,9 +165,8 @@ def audit(
         warnings.warn(f"do not trust the probabilities: {mixture.doubt}", stacklevel=2)
     truth = {"caption_id": np.arange(len(rows)), "image_id": rows, "mismatched": pa.nulls(len(rows), pa.bool_())}
     table = losses.pairs_table(pa.table(truth), measured, result.probability)
-    order = losses.most_suspect(result.probability, measured["loss"].to_numpy())
-    pairs = table.drop_columns(["mismatched"]).to_pandas().iloc[order].reset_index(drop=True)
-    return pairs.rename(columns=lambda name: name.removesuffix("_id"))
+    pairs = table.drop_columns(["mismatched"]).to_pandas().rename(columns=lambda name: name.removesuffix("_id"))
+    return pairs.sort_values(["probability", "loss"], ascending=False, kind="stable", ignore_index=True)
 
 
 def doubts(images: ArrayLike, captions: ArrayLike, owners: ArrayLike | None = None, *, seed: int = 0) -> pd.DataFrame:
@@ -187,13 +184,10 @@ def doubts(images: ArrayLike, captions: ArrayLike, owners: ArrayLike | None = No
     hundred pairs are needed. Method: ``vse_pipe.audit.evidence``.
     """
     arguments.number("seed", seed, 0)
-    sides = _sides(images, captions)
-    joint = sides["images"].shape[1] == sides["captions"].shape[1]
-    rows, used, places = _pictured(sides, owners, pool.FEWEST_IMAGES)
-    vectors = sides["images"][used], sides["captions"]
-    if not joint:
-        vectors = pool.reduced(vectors[0]), pool.reduced(vectors[1])
-    result = evidence.measure(pool.PairPool.create(*vectors, places, joint=joint, seed=int(seed)))
+    *sides, rows, places = _pairs(images, captions, owners, pool.FEWEST_IMAGES, is_joint=False)
+    joint = sides[0].shape[1] == sides[1].shape[1]
+    pictures, texts = sides if joint else map(pool.reduced, sides)
+    result = evidence.measure(pool.PairPool.create(pictures, texts, places, joint=joint, seed=int(seed)))
     columns = {"caption": np.arange(len(rows)), "image": rows, "probability": result.probability, "odds": result.odds}
     table = pd.concat([pd.DataFrame(columns), result.columns], axis=1)
     table = table.sort_values("odds", ascending=False, kind="stable", ignore_index=True)
@@ -202,20 +196,16 @@ def doubts(images: ArrayLike, captions: ArrayLike, owners: ArrayLike | None = No
     return table
 
 
-def _sides(images: ArrayLike, captions: ArrayLike) -> dict[str, np.ndarray]:
-    """Vectors of length 1."""
-    sides = {"images": images, "captions": captions}
-    return {name: arguments.rows(name, side, "cosine") for name, side in sides.items()}
-
-
-def _pictured(
-    sides: dict[str, np.ndarray], owners: ArrayLike | None, least: int = 2
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The row of each caption's image, the images that have a caption, and the place of each
-    caption's image among them."""
-    rows = arguments.image_rows(owners, len(sides["images"]), len(sides["captions"]))
-    require_distinct("images", torch.from_numpy(sides["images"]), rows)
+def _pairs(
+    images: ArrayLike, captions: ArrayLike, owners: ArrayLike | None, least: int = 2, is_joint: bool = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Vectors of length 1 of the images that have a caption and of the captions, the row of each
+    caption's image, and its place among these images. is_joint: must both be of one width?"""
+    pictures = arguments.rows("images", images, "cosine")
+    texts = arguments.rows("captions", captions, "cosine", pictures.shape[1] if is_joint else "dim")
+    rows = arguments.image_rows(owners, len(pictures), len(texts))
+    require_distinct("images", torch.from_numpy(pictures), rows)
     used, places = np.unique(rows, return_inverse=True)
     if len(used) < least:
         raise InputError(f"owners: {len(rows):,} captions show {len(used)} images; {least} are needed")
-    return rows, used, places
+    return pictures[used], texts, rows, places

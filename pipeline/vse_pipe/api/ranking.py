@@ -68,8 +68,7 @@ class Ranking:
 
     def ranks(self, direction: str) -> np.ndarray:
         """The rank of each query's best correct item, float64 (queries,), 1 = first; NaN for a
-        query without a correct item. A matching such as ``rgm`` has no ranks and raises UsageError.
-        """
+        query without a correct item. Raises UsageError for a matching such as ``rgm``."""
         self._require_order(direction)
         rows = self._result.ranks.to_pandas().query(f"{DIRECTION} == '{direction}'")
         figures = self._result.metrics[direction]
@@ -79,8 +78,7 @@ class Ranking:
 
     def top(self, k: int, direction: str) -> tuple[Any, Any]:
         """The best k items of every query, best first: scores (queries, k) and their rows (queries,
-        k), int64. Tensors on the device of the vectors where ``rank`` was given tensors.
-        """
+        k), int64; tensors where ``rank`` took tensors."""
         arguments.number("k", k)
         self._require_order(direction)
         scores = self._result.trials[direction][0].under(self._result.choices[direction].criterion)
@@ -125,13 +123,11 @@ def rank(
         captions: (M, D) vectors of the same model.
         owners: (M,) row of the image that each caption describes; by default i for caption i.
         criterion: a name such as "csls" or "is+rgm", or ``vp.criteria.CSLS(k=5)``.
-        bank: (B, D) caption vectors, such as train captions: the queries that show which images are
-            hubs. By default the ranked queries themselves, as in the papers.
+        bank: (B, D) caption vectors that show which images are hubs; by default those ranked.
         bank_images: (A, D) image vectors, likewise for captions. The two go together.
         similarity: "cosine" divides each vector by its length; "dot" takes them as they are.
         qrels: (P, 2) pairs (row of caption, row of image) that are correct, in place of ``owners``;
-            with a third column they are graded, and a pair is correct with a mean grade above 0.
-            ``metrics()["judged"]`` has the graded figures.
+            with a third column of grades a pair is correct with a mean above 0.
         validation: images, captions and owners that choose the parameters that were not given.
         ties: place of a correct item among equal scores: "pessimistic" or "optimistic".
         memory: MiB of scores and working copies.
@@ -174,8 +170,7 @@ def rank_scores(
     array([1., 1.])
 
     Args:
-        scores: (N, M), images in rows and captions in columns; larger is more similar. They are not
-            copied.
+        scores: (N, M), images in rows; larger is more similar. They are not copied.
         owners: (M,) row of the image that each caption describes; by default i for caption i.
         criterion: as for ``rank``; "dual_is" compares items with items, which scores do not hold.
         bank: (N, B) scores of the images with the captions of a bank.
@@ -186,14 +181,10 @@ def rank_scores(
     cells = arguments.cells("scores", scores, place)
     relevance, graded, rows = _correct(owners, qrels, (cells.shape[0], cells.shape[1]))
     numbers, empty = [np.arange(count) for count in cells.shape], torch.empty(0)
-    if rows is None:
-        assert relevance is not None
-        rows = relevance.first_images(numbers[1], NO_IMAGE)
     if relevance is None:
         require_distinct("scores", cells, rows)
     split, source = Split(numbers[0], numbers[1], rows, empty, empty, relevance), BankSource(OWN)
-    forward = Scores.dense(cells)
-    queries = forward, forward.transposed()
+    sides = queries = Scores.dense(cells), Scores.dense(cells).transposed()
     has_bank = bank is not None or bank_images is not None
     if has_bank:
         of_captions = arguments.cells("bank_images", bank_images, place, columns=cells.shape[1])
@@ -202,7 +193,7 @@ def rank_scores(
         queries = Scores.dense(of_captions), Scores.dense(of_images).transposed()
     trials = {
         direction: [Trial(ranked, Bank(of_bank, not has_bank), split.truth(direction))]
-        for direction, ranked, of_bank in zip(DIRECTIONS, (forward, forward.transposed()), queries, strict=True)
+        for direction, ranked, of_bank in zip(DIRECTIONS, sides, queries, strict=True)
     }
     about: dict[str, object] = {"similarity": "given"}
     task = Task(split, source, None, source, cosine, about, graded=graded, trials=trials, lacking=_UNTUNED)
@@ -222,8 +213,7 @@ def compare(
     rankings p is corrected for their number (Holm).
 
     Returns a row for each further ranking, direction and metric: a, b, difference (b - a), low,
-    high, p. The rankings are called by ``names``, one for each argument; by default 0 is ``a``, 1
-    is ``b`` and so on. A matching has no interval of hubness.
+    high, p. names: of the rankings, by default 0, 1, 2, ... A matching has no interval of hubness.
 
     Raises InputError where the rankings do not have the same queries, items, protocol and ties.
     """
@@ -274,8 +264,8 @@ def _ranked(task: Task, criterion: str | Inference, first: ArrayLike, **values: 
 
 def _correct(
     owners: ArrayLike | None, qrels: ArrayLike | None, counts: tuple[int, int]
-) -> tuple[Relevance | None, Graded | None, np.ndarray | None]:
-    """The correct pairs of ``qrels`` and their grades, or the row of each caption's image. counts:
+) -> tuple[Relevance | None, Graded | None, np.ndarray]:
+    """The correct pairs of ``qrels`` and their grades, and the row of each caption's image. counts:
     of images and of captions. Raises InputError for owners and pairs that do not fit."""
     if qrels is None:
         return None, None, arguments.image_rows(owners, *counts)
@@ -294,5 +284,5 @@ def _correct(
         raise InputError("qrels: grades must be finite, 0 or more, and one above 0")
     is_correct = mean_grades(images, captions, grades) > 0
     relevance = Relevance.both_ways(images[is_correct], captions[is_correct])
-    is_graded = pairs.shape[1] == 3
-    return relevance, Graded(images, captions, grades.astype(np.float64)) if is_graded else None, None
+    graded = Graded(images, captions, grades.astype(np.float64)) if pairs.shape[1] == 3 else None
+    return relevance, graded, relevance.first_images(np.arange(counts[1]), NO_IMAGE)
