@@ -76,7 +76,7 @@ TABLE = [
     Rule(r"vse-pipe audit (?:--noise cleaned|--noise half|--dataset mine)(.*)", r"vse-pipe audit --noise clean\1", _NAMES),
     Rule(r"vse-pipe review --dataset mine --auto 0\.9", "vse-pipe review --help",
         "tests/acceptance/test_cleaning.py decides", r"docs/cleaning\.md"),
-    Rule(r"vse-pipe (localize(?= --run R)|train(?= --run theirs)|evaluate(?= --run sgraf)|(?:embed|evaluate)(?=.*--dataset mine)) --run .*",
+    Rule(r"vse-pipe (localize(?= --run R)|evaluate(?= --run sgraf)|(?:embed|evaluate)(?=.*--dataset mine)) --run .*",
         r"vse-pipe \1 --help", "the project of these tests has no run or data set of that name"),
     Rule(r"vse-pipe apply (FILE|my-sweep\.yaml)", "vse-pipe apply sweep_k", _NAMES),
     Rule(r"vse-pipe papers PAPER", "vse-pipe papers vsepp", _NAMES),

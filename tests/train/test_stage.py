@@ -12,20 +12,16 @@ from tests.command_line import Call, caller, failure, output
 from tests.toy_project import PARAMS, load_params, write_params
 from tests.train.some import files_of, history, killed_after, weights_file
 from vse_pipe.artifacts import identity, model_files, pairs
-from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, PipelineError, UsageError
+from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, PipelineError
 from vse_pipe.core.files import read_json, sha256
 from vse_pipe.core.locks import claim
-from vse_pipe.embed.stage import embed
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
-from vse_pipe.train import restore
 from vse_pipe.train.stage import train
 from vse_pipe.train.trained import Trained
 
 SEED, RUN = PARAMS["seed"], PARAMS["runs"]["sum"]
-GIVEN = Path("given")
-CONFIG, PEER, WORDS = (GIVEN / name for name in (model_files.CONFIG, model_files.PEER, model_files.VOCABULARY))
 
 
 def test_an_earlier_model_stays_until_the_new_one_is_whole(trained_project):
@@ -145,112 +141,37 @@ def test_every_stage_takes_the_run_or_one_seed_of_it_and_where_one_model_is_need
         assert said == "error: run 'sum' has a model for each of its seeds; name one of them: sum/1, sum/2\n", command
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"seeds": [1, 2, 1]}, "seeds: 1 is named twice"),
-        ({"sha256": "0" * 64}, ".*come together; one of them is missing$"),
-        (
-            {"model": "given", "sha256": "0" * 64, "seeds": [1, 2]},
-            ".*takes one model from a folder, which no seed changes",
-        ),
-    ],
-)
-def test_seeds_are_distinct_numbers_and_a_given_model_has_a_digest_and_none(folder, changes, said):
-    with pytest.raises(ParamsError, match=f"runs.sum.?{said}"):
-        load(write_params(folder, runs={"sum": RUN | changes}))
+def test_seeds_are_distinct_numbers(folder):
+    with pytest.raises(ParamsError, match=r"runs.sum.?seeds: 1 is named twice"):
+        load(write_params(folder, runs={"sum": RUN | {"seeds": [1, 2, 1]}}))
 
 
-# A run whose model is given: what is taken over, and what is refused with nothing lost.
-
-
-@pytest.fixture
-def given(trained_project):
-    """The trained model in ``GIVEN``."""
-    shutil.copytree(paths.trained("sum"), GIVEN, ignore=shutil.ignore_patterns("last"))
-
-
-def taking(**changes: object):
-    """params.yaml whose run ``other`` takes the model in ``GIVEN``, with ``changes`` of its entry."""
-    return load_params(Path(), runs={"other": {**RUN, "model": str(GIVEN), "sha256": sha256(CONFIG), **changes}})
+# A model that is read.
 
 
 def edit(path: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_it_is_the_model_under_the_names_of_the_run(given):
-    for name in (model_files.MODEL, model_files.CONFIG):  # as in the cache of a hub
-        (GIVEN / name).rename(name)
-        (GIVEN / name).symlink_to(f"../{name}")
-    train(taking(), "other", "cpu")
-    out = paths.trained("other")
-    assert weights_file("other") == (GIVEN / model_files.MODEL).read_bytes()
-    config = model_files.read_config(out)
-    origin = {"run": "sum", "dataset": "toy", "features": "plain", "texts": "words", "noise": "clean"}
-    assert (config["run"], config["origin"]) == ("other", {**origin, "sha256": sha256(CONFIG)})
-    assert restore.load(out)[1].digest == config["sha256"][model_files.MODEL]
-    with pytest.raises(UsageError, match=r"runs\.other\.loss is .*, the model in given has .*; write what it has"):
-        train(taking(loss="max"), "other", "cpu")
-
-
-@pytest.mark.parametrize("part", ["features", "texts"])
-def test_a_copy_is_refused_where_the_present_features_or_texts_are_not_those_of_the_model(given, part):
-    params = taking()
-    train(params, "other", "cpu")
-    before, place = files_of("other"), paths.extracted("toy", {"features": "plain", "texts": "words"}[part])
-    identity.write(place, identity.inputs_of(place), {part: "0" * 64})
-    with pytest.raises(IntegrityError, match=r"other: made from other .* `vse-pipe train --run other` again"):
-        embed(params, "other", "cpu")
-    with pytest.raises(IntegrityError, match=f"made from other {part} than"):
-        train(params, "other", "cpu")
-    assert files_of("other") == before
-
-
 @pytest.mark.acceptance
-def test_a_second_network_comes_with_the_first(project):
-    entry = {**RUN, "loss": "max", "scheme": "ncr"}
+def test_a_second_network_is_the_one_that_config_json_names(project):
+    runs = {"two": {**RUN, "loss": "max", "scheme": "ncr"}}
     options = {"train": {**PARAMS["train"], "epochs": 2}, "scheme": {"ncr": {"warm_up": 1}}}
-    train(load_params(project, runs={"two": entry}, **options), "two", "cpu")
-    shutil.copytree(paths.trained("two"), GIVEN, ignore=shutil.ignore_patterns("last"))
-    entry |= {"model": str(GIVEN), "sha256": sha256(CONFIG)}
-    params = load_params(project, runs={"other": entry}, **options)
-    train(params, "other", "cpu")
-    theirs, mine = (
-        [part.files.digest for part in Trained.open(paths.trained(run)).networks] for run in ("two", "other")
-    )
-    assert mine == theirs
-    assert len(set(mine)) == 2
-    shutil.copyfile(GIVEN / model_files.MODEL, PEER / model_files.MODEL)
-    digests = json.loads((PEER / model_files.CONFIG).read_text())["sha256"]
-    edit(PEER / model_files.CONFIG, sha256={**digests, model_files.MODEL: sha256(GIVEN / model_files.MODEL)})
-    shutil.rmtree(paths.trained("other"))
+    folder = train(load_params(project, runs=runs, **options), "two", "cpu")
+    assert len({network.files.digest for network in Trained.open(folder).networks}) == 2
+    peer = folder / model_files.PEER
+    shutil.copyfile(folder / model_files.MODEL, peer / model_files.MODEL)
+    digests = json.loads((peer / model_files.CONFIG).read_text())["sha256"]
+    edit(peer / model_files.CONFIG, sha256={**digests, model_files.MODEL: sha256(folder / model_files.MODEL)})
     with pytest.raises(IntegrityError, match=r"holds another network than config\.json names"):
-        train(params, "other", "cpu")
+        Trained.open(folder)
 
 
-WRONG = [
-    (lambda: edit(CONFIG, run="x"), IntegrityError, r"sha256 is [0-9a-f]{64}, runs\.other\.sha256 says"),
-    (lambda: shutil.rmtree(GIVEN), InputError, r"given/config\.json does not exist"),
-    (lambda: WORDS.write_text("{}"), IntegrityError, r"given/vocabulary\.json: content does not match the digest"),
-]
-
-
-@pytest.mark.parametrize(("damage", "error", "message"), WRONG)
-def test_what_is_not_the_model_is_refused_and_an_earlier_one_stays(given, damage, error, message):
-    params = taking()
-    shutil.copytree(paths.trained("sum"), paths.trained("other"))
-    before = files_of("other")
-    damage()
-    with pytest.raises(error, match=message):
-        train(params, "other", "cpu")
-    assert files_of("other") == before
-
-
-def test_a_model_that_this_version_cannot_build_is_refused(given):
-    edit(CONFIG, embed_size=13)
+def test_a_model_that_this_version_cannot_build_is_refused(trained_project):
+    folder = paths.trained("sum")
+    edit(folder / model_files.CONFIG, embed_size=13)
     with pytest.raises(IntegrityError, match=r"config\.json: does not fit model\.safetensors or this version"):
-        train(taking(), "other", "cpu")
-    edit(CONFIG, embed_size=12, loss={"name": "gone", "params": {}})
-    with pytest.raises(IntegrityError, match="this version lacks \\(no loss 'gone'\\)"):
-        train(taking(), "other", "cpu")
+        Trained.open(folder)
+    edit(folder / model_files.CONFIG, text={"name": "gone", "params": {}})
+    with pytest.raises(IntegrityError, match="gone"):
+        Trained.open(folder)

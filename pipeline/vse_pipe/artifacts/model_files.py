@@ -1,7 +1,7 @@
 """data/train/<run>/history.csv: a row an epoch, for learning curves.
 
-Columns ``epoch``, ``lr``, ``loss``, ``val_rsum`` and its recalls. If a run averages its weights,
-these belong to the average, and ``own_rsum`` to the weights as they are.
+Columns ``epoch``, ``lr``, ``loss``, ``val_rsum`` and its recalls, of the average if a run averages
+its weights.
 
 data/train/<run>/: model.safetensors, vocabulary.json and config.json.
 
@@ -18,8 +18,7 @@ data/audit/. config.json has
   made ``features``, ``texts`` and ``pairs``;
 - ``best``: ``epoch`` and ``val_rsum``; ``ended``: ``epoch``, ``by`` (``epochs`` or ``patience``),
   ``converged``, ``stuck`` (why the run does not move);
-- ``backbone``: the network of a model that reads pixels, or of a pretrained pair that trains;
-  ``origin``: the names of a model that was not trained here.
+- ``backbone``: the network of a model that reads pixels, or of a pretrained pair that trains.
 """
 
 from dataclasses import dataclass
@@ -37,17 +36,13 @@ if TYPE_CHECKING:
 
 
 HISTORY = "history.csv"
-# rsum of the weights as they are, of runs that average them; ``val_rsum`` and the recalls are then
-# the average's.
-UNAVERAGED = "own_rsum"
 HISTORY_COLUMNS = ["epoch", "lr", "loss", "val_rsum", *[f"val_{d}_r{k}" for d in ("i2t", "t2i") for k in (1, 5, 10)]]
 
 
 def write_history(folder: Path, rows: list[dict]) -> None:
     import pandas as pd
 
-    columns = [*HISTORY_COLUMNS, UNAVERAGED] if rows and UNAVERAGED in rows[0] else HISTORY_COLUMNS
-    write_csv(folder / HISTORY, pd.DataFrame(rows, columns=columns))
+    write_csv(folder / HISTORY, pd.DataFrame(rows, columns=HISTORY_COLUMNS))
 
 
 def read_history(folder: Path) -> "pd.DataFrame":

@@ -1,7 +1,9 @@
 """pack: write a run's model, with its card, as a folder for a model hub and for other projects."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from vse_pipe.artifacts import evaluation, features, identity, model_files, texts
 from vse_pipe.core import locks
@@ -9,11 +11,9 @@ from vse_pipe.core.console import warn
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, require_free, save_tensors, sha256, whole_folder, write_json, write_text
 from vse_pipe.core.strict import WEIGHT_FILES
-from vse_pipe.export.card import card_text, with_weights
+from vse_pipe.export.card import card_text
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import SCHEMES
-from vse_pipe.train import restore
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.trained import FEATURES, TEXTS, Trained
 
@@ -34,15 +34,12 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
     """Write ``out`` from data/train/<run>/ and its features and texts. Returns digests by file.
 
     licence: of the weights, as hubs name it; None if unknown; open_clip: also writes a checkpoint
-    of open_clip. Raises InputError if the run is not trained, UsageError if params.yaml describes
-    another model, IntegrityError if the model was trained on other features, texts or pairs than
+    of open_clip. Raises InputError if the run is not trained, IntegrityError if the model was trained on other features, texts or pairs than
     the present ones. Raises as ``require_free``."""
     require_free(out, model_files.CONFIG, "a packed model")
     node, trained = params.runs[run], paths.trained(run)
     model = Trained.open(trained)
     network, files = model.networks[0].model, model.networks[0].files
-    if SCHEMES.traits(node.scheme.name).trains:  # otherwise its width is that of its features
-        restore.require_same_members(trained, files.config, node, run)
     folders = {name: paths.evaluated(run, name) for name in params.ranked_under(run)}
     figures = {
         name: evaluation.read_metrics(folder)
@@ -61,7 +58,7 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
         for name, (source, names) in sides.items():
             _copy(paths.extracted(node.dataset, source), folder / name, names)
         incomplete = any(getattr(side.params, "tune", "") == "lora" for side in (node.image, node.text))
-        places = _copy_weights(run, folder, incomplete or not model.tests_on_pixels)
+        _copy_weights(run, folder, incomplete or not model.tests_on_pixels)
         if open_clip:
             _write_checkpoint(folder / OPEN_CLIP, network, files)
         files_written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
@@ -69,7 +66,7 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
         parameters = sum(weight.numel() for weight in network.parameters())
         meta = read_json(paths.extracted(node.dataset, node.features) / features.META)
         content = {"licence": licence, "features": meta, "parameters": parameters, "figures": figures}
-        text = card_text(params, run, files.config, places, digests=digests, **content)
+        text = card_text(params, run, files.config, digests=digests, **content)
         write_text(folder / CARD, text)
     return digests
 
@@ -86,10 +83,10 @@ def _write_checkpoint(folder: Path, model: DualEncoder, files: model_files.Model
     save_tensors(folder / "open_clip_model.safetensors", {name: value.contiguous() for name, value in state.items()})
 
 
-def _copy_weights(run: str, folder: Path, of_features: bool) -> dict[str, str]:
+def _copy_weights(run: str, folder: Path, of_features: bool) -> None:
     """Copy the user's weights files into the pack and write their places into its meta.json.
 
-    of_features: does the model need the network of its features? Returns places by path."""
+    of_features: does the model need the network of its features?"""
     places: dict[str, str] = {}
 
     def packed(value: str) -> str:
@@ -113,10 +110,9 @@ def _copy_weights(run: str, folder: Path, of_features: bool) -> dict[str, str]:
 
     for name, meta, key in ((FEATURES, features.META, "params"), (TEXTS, texts.META, "options")):
         about = read_json(folder / name / meta)
-        options = with_weights(about.get(key, {}), packed)
+        options = _with_weights(about.get(key, {}), packed)
         if places:
             write_json(folder / name / meta, {**about, key: options})
-    return places
 
 
 def _copy(source: Path, folder: Path, files: tuple[str, ...]) -> None:
@@ -125,3 +121,15 @@ def _copy(source: Path, folder: Path, files: tuple[str, ...]) -> None:
     for name in files:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
+
+
+def _with_weights(options: Any, place: Callable[[str], str]) -> Any:
+    """Options of a meta.json with ``place(weights)`` for all ``weights``, also of parts."""
+    if isinstance(options, list):
+        return [_with_weights(part, place) for part in options]
+    if not isinstance(options, dict):
+        return options
+    return {
+        key: place(value) if key.endswith("weights") and isinstance(value, str) else _with_weights(value, place)
+        for key, value in options.items()
+    }

@@ -6,7 +6,7 @@ from vse_pipe.artifacts import captions, images
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import RUN_FAMILIES, TEXT_ENCODERS
-from vse_pipe.project.sources import EVERYTHING, SourceFiles
+from vse_pipe.project.sources import SourceFiles
 from vse_pipe.project.stages import Declaration
 
 
@@ -31,12 +31,11 @@ def inputs(params: Params, name: str) -> list[Path]:
 
 
 def _reads(params: Params, name: str) -> list[SourceFiles]:
-    """Files of word vectors of the text encoder, and the folder of a given model."""
+    """Files of word vectors of the text encoder."""
     run = params.runs[name]
     options = run.text.params
     vectors = (options.vectors,) if TEXT_ENCODERS.traits(run.text.name).vectors else ()
-    model = [] if run.model is None else [SourceFiles(Path(run.model.folder), endings=EVERYTHING)]
-    return [*(SourceFiles(Path(file).expanduser()) for file in vectors if file), *model]
+    return [SourceFiles(Path(file).expanduser()) for file in vectors if file]
 
 
 STAGES = (

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vse_pipe.artifacts import model_files
 from vse_pipe.core import processes
 from vse_pipe.core.console import say, titled, warn
 from vse_pipe.core.errors import DeadRun
@@ -184,8 +183,6 @@ def fit(
             steps = optimise.train_epoch(scheme, optimizer, averages, sampler(epoch), epoch)
             mean, rate = optimise.mean_loss(steps), optimizer.param_groups[0]["lr"]
             row = {"epoch": epoch + 1, "lr": rate, "loss": mean, **validate(averages.models)}
-            if averages:
-                row[model_files.UNAVERAGED] = validate(scheme.models)["val_rsum"]
             progress.stuck = watch.after(steps, row["val_rsum"])
         _record(scheme, averages, progress, row)
         if processes.is_first():

@@ -281,9 +281,6 @@ class Averages:
             for model in models:
                 self._averaged.append(AveragedModel(model, multi_avg_fn=follow).eval())
 
-    def __bool__(self) -> bool:
-        return len(self._averaged) > 0
-
     @property
     def models(self) -> tuple[DualEncoder, ...]:
         return tuple(average.module for average in self._averaged) or self._models

@@ -27,7 +27,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import LOSSES, SAMPLERS, SCHEMES
-from vse_pipe.train import inputs, loop, optimise, restore
+from vse_pipe.train import inputs, loop, optimise
 from vse_pipe.train import processes as engine_processes
 from vse_pipe.train.checkpoint import Checkpoint, Progress, fingerprint_of
 from vse_pipe.train.data import TrainTable
@@ -59,8 +59,7 @@ def train(
     """Train a run and write data/train/<run>/, or ``out``; returns the folder. An earlier model
     stays until the new one is complete.
 
-    A run with ``model`` copies that model; scheme ``zero_shot`` writes the encoders untrained. A
-    killed training goes on after its last epoch when called again with the same inputs. With
+    Scheme ``zero_shot`` writes the encoders untrained. A killed training goes on after its last epoch when called again with the same inputs. With
     ``train.processes`` it starts these processes and waits for them; under ``torchrun`` it is one
     of them. locked: the process that has started this one holds the lock.
     """
@@ -69,10 +68,8 @@ def train(
     rank_device = engine_processes.joined(resolve_device(str(device)))
     is_first = processes.is_first()
     with titled(f"train {run}"), claim(out) if is_first and not locked else contextlib.nullcontext():
-        if node.model is None and SCHEMES.traits(node.scheme.name).trains:
+        if SCHEMES.traits(node.scheme.name).trains:
             _train(params, run, out, rank_device)
-        elif is_first and node.model is not None:
-            restore.take(node.model, node, run, out)
         elif is_first:
             SCHEMES.load(node.scheme.name).untrained(node, run, out, rank_device)
     return out

@@ -162,8 +162,7 @@ def _run(root: schema.Root, node: RunNode, place: tuple[str, ...], problems: lis
         shared, changes = getattr(root, key).get(name, {}), options.get(key, {})
         members[key] = Member(name, merged(partial(family.read, name), shared, changes, "options", key))
     train = merged(schema.TrainParams.model_validate, root.train.model_dump(), node.train, "train")
-    model = None if node.model is None else typed.GivenModel(node.model, str(node.sha256))
-    return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row, model=model)
+    return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row)
 
 
 def _ensembles(params: Params) -> Iterator[Problem]:

@@ -3,7 +3,7 @@ noises, teachers, runs. The docstring under a field explains its key."""
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from vse_pipe.core.errors import UnknownMember
-from vse_pipe.core.strict import Digest, Strict, invalid
+from vse_pipe.core.strict import Strict, invalid
 from vse_pipe.project import registry
 from vse_pipe.project.registry import Family, Member
 
@@ -205,18 +205,6 @@ class RunNode(Strict):
     """values that override the section train"""
     seeds: Seeds | None = None
     """one model a seed, such as ``[1, 2, 3]``, as mean and spread; null: one model"""
-    model: str | None = None
-    """folder written by ``vse-pipe pack``; ``train`` takes its model and trains nothing"""
-    sha256: Digest | None = None
-    """required digest of its config.json, which holds the digests of weights and vocabulary"""
-
-    @model_validator(mode="after")
-    def _takes_one_packed_model(self) -> Self:
-        if (self.model is None) != (self.sha256 is None):
-            raise ValueError("model, a folder, and sha256, of its config.json, come together; one of them is missing")
-        if self.model is not None and self.seeds is not None:
-            raise ValueError("the run takes one model from a folder, which no seed changes; leave out model or seeds")
-        return self
 
 
 LOCAL: Literal["local"] = "local"

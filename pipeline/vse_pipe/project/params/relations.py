@@ -187,7 +187,7 @@ def _rules(root: Root, run: RunNode) -> list[tuple[str, bool, str]]:
     image, text = IMAGE_ENCODERS.traits(run.image), TEXT_ENCODERS.traits(run.text)
     method, backbone = root.texts[run.texts].method.name, root.features[run.features].backbone.name
     gives, is_network = TEXT_FEATURES.traits(method).gives, BACKBONES.traits(backbone).trainable
-    has_teacher, is_trained = run.noise in root.teachers, run.model is None
+    has_teacher = run.noise in root.teachers
     is_fine, learns = similarity.fragments, image.learns or text.learns
     is_pixels = image.reads == "pixels" and image.backbones is None
     gives_vector = f"but image encoder '{run.image}' gives one vector"
@@ -197,8 +197,8 @@ def _rules(root: Root, run: RunNode) -> list[tuple[str, bool, str]]:
     reads = f"cannot read texts '{run.texts}' ({method}), which are {gives}"
     return [
         ("text", gives != text.reads or method not in (text.methods or [method]), reads),
-        ("scheme", is_trained and scheme.teacher and not has_teacher, "needs a teacher as noise"),
-        ("noise", is_trained and has_teacher and not scheme.teacher, "is a teacher; take scheme distil"),
+        ("scheme", scheme.teacher and not has_teacher, "needs a teacher as noise"),
+        ("noise", has_teacher and not scheme.teacher, "is a teacher; take scheme distil"),
         ("scheme", scheme.trains and not learns, "has nothing to train; take scheme zero_shot"),
         ("image", image.learns and not scheme.trains, idle),
         ("text", text.learns and not scheme.trains, idle),

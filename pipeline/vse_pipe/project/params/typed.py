@@ -23,20 +23,11 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class GivenModel:
-    """A packed model. folder: written by ``vse-pipe pack``; sha256: of its config.json."""
-
-    folder: str
-    sha256: str
-
-
-@dataclass(frozen=True)
 class Run:
     """One model. The members have the parameters of their sections, overridden by the run's
     ``options``.
 
-    seed: of first weights, order of batches, dropout and crops. model: replaces the training, if
-    not None.
+    seed: of first weights, order of batches, dropout and crops.
     """
 
     dataset: str
@@ -52,7 +43,6 @@ class Run:
     train: schema.TrainParams
     row: str | None = None
     seed: int = 1
-    model: GivenModel | None = None
 
 
 @dataclass(frozen=True)
