@@ -20,7 +20,6 @@ from vse_pipe.core import devices, memory
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.weights import WeightsFile, cache, locate, source_of
-from vse_pipe.extract.backbones.options import ImageParams
 
 
 @pytest.fixture
@@ -212,19 +211,19 @@ def test_the_digest_is_read_from_the_name_and_the_cache_is_torchvisions(monkeypa
 
 def test_downloads_once_and_checks_every_time(folder: Path, network: dict) -> None:
     network["answer"] = Response(CONTENT)
-    found = locate(ImageParams(), SOURCE, seed=1)
+    found = locate("imagenet", None, SOURCE, seed=1)
     assert found.path == folder / "weights" / SOURCE.file
     assert found.about == {"origin": "published", "url": URL, "file": SOURCE.file, "sha256": DIGEST, "pinned": True}
-    assert locate(ImageParams(), SOURCE, seed=1) == found
+    assert locate("imagenet", None, SOURCE, seed=1) == found
     assert network["asked"] == [URL]
     found.path.write_bytes(b"tampered")
     with pytest.raises(IntegrityError, match=rf"sha256 is {TAMPERED}, expected {DIGEST[:8]}"):
-        locate(ImageParams(), SOURCE, seed=1)
+        locate("imagenet", None, SOURCE, seed=1)
 
 
 def test_unreachable_says_how_to_get_it_by_hand(folder: Path, network: dict) -> None:
     with pytest.raises(MissingResource) as caught:
-        locate(ImageParams(), SOURCE, seed=1)
+        locate("imagenet", None, SOURCE, seed=1)
     target = folder / "weights" / SOURCE.file
     for part in (URL, "Name or service not known", f"sha256 begins with {DIGEST[:8]}", f"put it at {target}"):
         assert part in str(caught.value)
@@ -235,34 +234,34 @@ def test_unreachable_says_how_to_get_it_by_hand(folder: Path, network: dict) -> 
 def test_without_a_published_digest_params_must_pin_it(folder: Path, network: dict) -> None:
     bare = WeightsFile("https://example.org/model.safetensors", "net.safetensors", "")
     with pytest.raises(UsageError, match=r"no digest is known for https://example.org/model.safetensors: set sha256"):
-        locate(ImageParams(), bare, seed=1)
+        locate("imagenet", None, bare, seed=1)
     network["answer"] = Response(CONTENT)
-    found = locate(ImageParams(sha256=DIGEST), bare, seed=1)
+    found = locate("imagenet", DIGEST, bare, seed=1)
     assert found.path.name == f"net-{DIGEST[:8]}.safetensors"
     assert len(network["asked"]) == 1
 
 
 def test_a_digest_in_params_may_not_contradict_the_published_one_and_is_compared_whole(folder: Path) -> None:
     with pytest.raises(UsageError, match="contradicts the published digest"):
-        locate(ImageParams(sha256="0" * 64), SOURCE, seed=1)
+        locate("imagenet", "0" * 64, SOURCE, seed=1)
     path = folder / "weights" / SOURCE.file
     path.parent.mkdir()
     path.write_bytes(CONTENT)
     wrong = DIGEST[:8] + "0" * 56
     with pytest.raises(IntegrityError, match=f"expected {wrong}"):
-        locate(ImageParams(sha256=wrong), SOURCE, seed=1)
+        locate("imagenet", wrong, SOURCE, seed=1)
 
 
 def test_random_never_looks_for_a_file_and_of_a_path_a_missing_pin_is_said(
     folder: Path, network: dict, capsys: pytest.CaptureFixture
 ) -> None:
-    found = locate(ImageParams(weights="random"), SOURCE, seed=3)
+    found = locate("random", None, SOURCE, seed=3)
     assert found.path is None
     assert found.about == {"origin": "random", "seed": 3}
     assert network["asked"] == []
     Path("own.pth").write_bytes(CONTENT)
-    found = locate(ImageParams(weights="own.pth"), None, seed=1)
+    found = locate("own.pth", None, None, seed=1)
     assert found.about == {"origin": "file", "file": "own.pth", "sha256": DIGEST, "pinned": False}
     assert f"sha256: {DIGEST}" in capsys.readouterr().err
-    assert locate(ImageParams(weights="own.pth", sha256=DIGEST), None, seed=1).about["pinned"]
+    assert locate("own.pth", DIGEST, None, seed=1).about["pinned"]
     assert capsys.readouterr().err == ""

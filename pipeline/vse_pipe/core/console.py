@@ -78,13 +78,11 @@ JOINERS = "[\u200c\u200d\U000e0020-\U000e007f]"
 
 def plain(text: str) -> str:
     """The text on one line; spaces of all kinds become a space, control characters a mark."""
-    return "".join(map(_printed, text))
-
-
-def _printed(letter: str) -> str:
-    if letter.isprintable() or re.match(JOINERS, letter):
-        return letter
-    return " " if letter.isspace() else "\ufffd"
+    keeps = re.compile(JOINERS).match
+    marks = (" " if letter.isspace() else "\ufffd" for letter in text)
+    return "".join(
+        letter if letter.isprintable() or keeps(letter) else mark for letter, mark in zip(text, marks, strict=True)
+    )
 
 
 def _printable(message: str) -> str:

@@ -44,12 +44,8 @@ def resolve_device(name: str) -> torch.device:
 
 def same_kernels() -> None:
     """For the rest of the process: on CUDA equal inputs have equal bytes, and float32 is not
-    rounded to TF32.
-
-    cuDNN's convolutions and GRUs take TF32 by default, which keeps 10 bits of a factor. An
-    operation without a deterministic kernel warns. Call it before the first product, because cuBLAS
-    reads the variable when it starts.
-    """
+    rounded to TF32. An operation without a deterministic kernel warns. Call it before the first
+    product, because cuBLAS reads the variable when it starts."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = False, True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
@@ -58,14 +54,11 @@ def same_kernels() -> None:
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device, without a wait for a GPU. The driver keeps up to 64 KiB on their
-    way; what is larger starts from pinned memory."""
-    if device.type == "cuda" and tensor.is_cpu and tensor.nbytes > _ON_ITS_WAY:
+    """The tensor on the device, without a wait for a GPU: what is larger than the 64 KiB that the
+    driver keeps on their way starts from pinned memory."""
+    if device.type == "cuda" and tensor.is_cpu and tensor.nbytes > 2**16:
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
-
-
-_ON_ITS_WAY = 1 << 16
 
 
 @contextlib.contextmanager
@@ -79,8 +72,8 @@ def tf32() -> Iterator[None]:
 
 
 def resolve_precision(name: str, device: torch.device) -> str:
-    """``auto`` becomes ``bfloat16`` where the device multiplies it (AMX or AVX512-BF16 on a CPU, compute capability
-    8.0 or newer on CUDA), else ``float32``; the other names stay."""
+    """``auto`` becomes ``bfloat16`` where the device multiplies it (AMX or AVX512-BF16 on a CPU,
+    compute capability 8.0 on CUDA), else ``float32``; the other names stay."""
     if name != "auto":
         return name
     if device.type == "cuda":
@@ -99,11 +92,8 @@ def inference(device: torch.device, precision: str) -> Iterator[None]:
 
 
 def keep_freed() -> None:
-    """From now on freed memory stays with this process.
-
-    glibc returns every large block at once, and the system clears the pages of the next one: half
-    of the time of a light network. Other C libraries have no such call.
-    """
+    """From now on freed memory stays with this process: glibc returns every large block at once,
+    and to clear the pages of the next one takes half of the time of a light network."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", lambda option, value: None)
     mallopt(-4, 0)  # M_MMAP_MAX
     mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
@@ -124,12 +114,9 @@ def seeded(make: Callable[[], Network], seed: int, *names: str) -> Network:
 
 
 def read_weights(path: Path) -> Tensors:
-    """Tensors by name from .safetensors, or from .pth and .pt by torch's weights-only reader.
-
-    Unwraps ``{"state_dict": ...}`` and takes off what DataParallel, torch.compile and FSDP add to
-    names. Raises InputError for a pickle with more than tensors (nothing in it is run) and for a
-    file that is no state dict, IntegrityError for a damaged file.
-    """
+    """Tensors by name from .safetensors, or from .pth and .pt, of which nothing is run; without the
+    wrappers of trainings. Raises InputError for more than tensors or no state dict, IntegrityError
+    for a damaged file."""
     if path.suffix == ".safetensors":
         with damaged(path, "damaged safetensors file"):
             content: object = load_file(path)

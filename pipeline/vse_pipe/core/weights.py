@@ -6,7 +6,6 @@ import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from vse_pipe.core.console import QUIET, level, say, warn, watched
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
@@ -15,17 +14,6 @@ from vse_pipe.core.files import sha256
 CACHE = "VSE_PIPE_WEIGHTS"
 # Without a limit torch waits forever for a silent server.
 _TIMEOUT_S = 30.0
-
-
-@runtime_checkable
-class Named(Protocol):
-    """Options of a network: its weights, and the required digest of the file, or None."""
-
-    @property
-    def weights(self) -> str: ...
-
-    @property
-    def sha256(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -59,21 +47,23 @@ def cache() -> Path:
     return Path(os.environ.get(CACHE) or Path(hub.get_dir()) / "checkpoints")
 
 
-def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
-    """The weights that ``params`` name, downloaded if necessary. Their digest is compared on every
-    call.
+def locate(name: str, required: str | None, published: WeightsFile | None, seed: int) -> Weights:
+    """The weights, downloaded if necessary. Their digest is compared on every call.
+
+    name: imagenet, another published name, random or a path; required: sha256 of the file; seed: of
+    random weights.
 
     Raises MissingResource (no file and no download: the message helps to download by hand),
     IntegrityError (wrong digest), UsageError (no digest for a download). Random weights never
     replace them.
     """
-    if params.weights == "random":
-        if params.sha256:
+    if name == "random":
+        if required:
             raise UsageError("sha256 is given, but random weights have no file to compare it with")
         return Weights(None, {"origin": "random", "seed": seed})
-    digest = params.sha256 or ""
+    digest = required or ""
     if published is None:
-        path, about = Path(params.weights).expanduser(), {"origin": "file"}
+        path, about = Path(name).expanduser(), {"origin": "file"}
     else:
         digest = digest or published.digest
         path, about = _cached(published, digest), {"origin": "published", "url": published.url}

@@ -124,7 +124,7 @@ class Classifier:
 
         Weights are located first, because a missing file is noticed faster than a network is built.
         Raises what ``weights.locate`` and ``devices.load_weights`` raise."""
-        source = weights.locate(params, self.source, seed)
+        source = weights.locate(params.weights, params.sha256, self.source, seed)
         model = devices.seeded(self.make, seed, self.library, self.name)
         if source.path is not None:
             devices.load_weights(model, self.rename(devices.read_weights(source.path), model), source.path)

@@ -207,7 +207,7 @@ def load(options: PairParams, seed: int) -> Pair:
     options that open_clip cannot build, InputError for weights of another architecture,
     IntegrityError for weights with another digest."""
     architecture = published_architecture(options)
-    source = weights.locate(options, architecture.source, seed)
+    source = weights.locate(options.weights, options.sha256, architecture.source, seed)
     model = built(architecture.content, architecture.name, seed, source.path)
     scale, bias = model.logit_scale.detach().exp().item(), model.logit_bias
     about = {

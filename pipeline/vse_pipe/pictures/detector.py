@@ -12,7 +12,7 @@ from torchvision.ops import boxes as box_ops
 
 from vse_pipe.core import devices, weights
 from vse_pipe.core.errors import UnknownMember, UsageError, unknown
-from vse_pipe.core.weights import Named, Weights, WeightsFile, source_of
+from vse_pipe.core.weights import Weights, WeightsFile, source_of
 
 
 class Detector(nn.Module):
@@ -65,8 +65,10 @@ def names() -> list[str]:
     return [name for name in models.list_models(module=detection) if name.startswith("fasterrcnn_")]
 
 
-def build(name: str, choice: Named, arguments: dict, sizes: tuple[int, int], seed: int) -> tuple[Detector, Weights]:
-    """choice: weights and sha256 of the detector; sizes: shorter and longest side of the pictures
+def build(
+    name: str, published: str, sha256: str | None, arguments: dict, sizes: tuple[int, int], seed: int
+) -> tuple[Detector, Weights]:
+    """published, sha256: of its weights, as of ``weights.locate``; sizes: shorter and longest side of the pictures
     it will see.
 
     Raises UnknownMember for an unknown Faster R-CNN of torchvision and for unknown weights,
@@ -75,11 +77,11 @@ def build(name: str, choice: Named, arguments: dict, sizes: tuple[int, int], see
     """
     if name not in names():
         raise UnknownMember(unknown("detector", name, names()))
-    source = weights.locate(choice, _source(name, choice.weights), seed)
+    source = weights.locate(published, sha256, _source(name, published), seed)
     net = devices.seeded(lambda: _network(name, arguments, sizes), seed, "torchvision", name)
     if source.path is not None:
         devices.load_weights(net, devices.read_weights(source.path), source.path)
-    if name == "fasterrcnn_resnet50_fpn" and choice.weights == "COCO_V1":
+    if name == "fasterrcnn_resnet50_fpn" and published == "COCO_V1":
         # torchvision uses these published weights with an eps of 0 in its frozen batch
         # normalisation.
         for layer in net.modules():

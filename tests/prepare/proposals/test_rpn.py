@@ -22,7 +22,7 @@ SMALL = {"detector": "fasterrcnn_mobilenet_v3_large_320_fpn", "shorter": 96, "lo
 @pytest.fixture(scope="module")
 def network() -> tuple[detector.Detector, Weights]:
     given = Params(weights="random", **SMALL)
-    return detector.build(given.detector, given, {}, (given.shorter, given.longer), 1)
+    return detector.build(given.detector, given.weights, given.sha256, {}, (given.shorter, given.longer), 1)
 
 
 def test_boxes_are_those_of_the_network_scaled_back(tmp_path: Path, network, monkeypatch):

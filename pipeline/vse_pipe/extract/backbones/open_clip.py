@@ -60,7 +60,7 @@ def _weights(described: dict, folder: Path) -> Path | None:
         return None
     if about["origin"] == "published":
         source = weights.WeightsFile(about["url"], about["file"], about["sha256"])
-        return weights.locate(Params.model_validate(described["params"]), source, 0).path
+        return weights.locate("", about["sha256"], source, 0).path
     named = Path(described["params"]["weights"]).expanduser()
     packed = Path(model_files.WEIGHTS) / f"{about['sha256'][:8]}-{named.name}"
     places = [parent / file for parent in (folder, *folder.absolute().parents) for file in (packed, named)]

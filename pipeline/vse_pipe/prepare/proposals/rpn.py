@@ -20,7 +20,7 @@ def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Pro
     same. Raises as that function and ``detector.build``."""
     sizes = params.shorter, params.longer
     where = devices.resolve_device(device)
-    network, _ = detector.build(params.detector, params, params.detector_args, sizes, seed)
+    network, _ = detector.build(params.detector, params.weights, params.sha256, params.detector_args, sizes, seed)
     return partial(_proposed, network.to(where), where)
 
 
