@@ -173,12 +173,11 @@ def test_shards_survive_a_change_of_mind(broken: list[str], monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("max_errors", "allowed", "seen"), [(2, 2, 3), (0, 0, 1), (0.2, 2, 3)])
-def test_more_than_allowed_are_listed_and_stop_it_at_once(broken: list[str], max_errors, allowed, seen) -> None:
+def test_more_than_allowed_stop_it_at_once(broken: list[str], max_errors, allowed, seen) -> None:
     with pytest.raises(InputError) as caught:
         skipping(max_errors)
     counts = f"{seen} of 9 images cannot be read, max_errors {max_errors} allows {allowed}"
     assert str(caught.value).startswith(f"extract small: {counts}: 002.png (image_id 45) is empty")
-    assert str(caught.value).endswith("008.png (image_id 3) does not exist") == (seen == 3)
     assert not (OUT / "features.npy").exists()
 
 

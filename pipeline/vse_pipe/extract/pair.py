@@ -236,18 +236,17 @@ def folder(content: dict, files: Path | None = None) -> Iterator[str]:
     files are linked too.
 
     The warning of open_clip that the folder holds no weights is silenced."""
-    root = logging.getLogger()
-    level, silent = root.level, logging.NullHandler()
+    root, silent = logging.getLogger(), logging.NullHandler()
     with tempfile.TemporaryDirectory(prefix="vse-pipe-") as directory:
         (Path(directory) / "open_clip_config.json").write_text(json.dumps(content), encoding="utf-8")
         for file in files.iterdir() if files else ():
             (Path(directory) / file.name).symlink_to(file.absolute())
         root.addHandler(silent)  # without any handler, its first warning would set up one for good
-        root.setLevel(logging.ERROR)
+        logging.disable(logging.WARNING)
         try:
             yield f"local-dir:{directory}"
         finally:
-            root.setLevel(level)
+            logging.disable(logging.NOTSET)
             root.removeHandler(silent)
 
 
@@ -273,13 +272,6 @@ def pair_tokenizer(model: str, files: str | None) -> tuple[Any, dict]:
             raise errors.MissingResource(
                 f"{where}: no tokenizer of open_clip {model} ({errors.first_line(error)}){needs}"
             ) from error
-
-
-def cut_captions(tokenizer: Any, texts: list[str]) -> int:
-    """The number of texts that the tokenizer of a pair cuts at its longest input."""
-    # A text that just fits leaves one more place empty.
-    blank, *ids = tokenizer(["", *texts], context_length=tokenizer.context_length + 1)[:, -1].tolist()
-    return sum(last != blank for last in ids)
 
 
 def _make(place: str, name: str) -> Any:

@@ -27,9 +27,6 @@ from vse_pipe.project.params.typed import FeatureSet, Params
 if TYPE_CHECKING:
     from vse_pipe.extract.compute import Computer
 
-# Images that a message names.
-_EXAMPLES = 20
-
 
 def extract(params: Params, features: str, device: str = "auto", share: str | None = None) -> Path:
     """Write data/extract/<dataset>/<features>/: features.npy with a row for each row of
@@ -102,17 +99,11 @@ def _compute(
     if len(missing) < len(numbers):
         done = len(numbers) - len(missing)
         say(f"extract {name}: going on after {done} of {len(numbers)} shards")
-    results = computed_shards(job, missing, name, device, engine)
-    try:
-        with contextlib.closing(results):
-            for number, shard in results:
-                shards.write(number, shard)
-                finished[number] = shard.failures
-                failures |= shard.failures
-                require_allowed(job, failures, name)
-    except KeyboardInterrupt:
-        say(f"extract {name}: {len(finished)} of {job.shard_count} shards are finished and kept")
-        raise
+    with contextlib.closing(computed_shards(job, missing, name, device, engine)) as results:
+        for number, shard in results:
+            shards.write(number, shard)
+            failures |= shard.failures
+            require_allowed(job, failures, name)
     return failures
 
 
@@ -127,17 +118,15 @@ def require_allowed(job: Job, failures: dict[int, str], name: str) -> None:
     most = int(node.max_errors) if node.max_errors >= 1 else math.ceil(node.max_errors * total)
     if not count or (node.on_error == "skip" and count - listed <= most and count < total):
         return
-    examples = [
-        f"{row['file']} (image_id {row['image_id']}) {failures[row['image_id']]}"
-        for row in rows.slice(0, _EXAMPLES).to_pylist()
-    ]
+    first = rows.slice(0, 1).to_pylist()[0]
+    example = f"{first['file']} (image_id {first['image_id']}) {failures[first['image_id']]}"
     if node.on_error != "skip":
         advice = f"set on_error: skip in datasets.{node.dataset}"
-        raise InputError(f"extract {name}: {examples[0]}; to leave such images out, {advice}")
+        raise InputError(f"extract {name}: {example}; to leave such images out, {advice}")
     beside = f" beside {listed} of prepare's" if listed else ""
     allowed = f"max_errors {node.max_errors:g} allows {most}{beside}"
     reason = allowed if count - listed > most else "none is left"
-    raise InputError(f"extract {name}: {count} of {total} images cannot be read, {reason}: {'; '.join(examples)}")
+    raise InputError(f"extract {name}: {count} of {total} images cannot be read, {reason}: {example}")
 
 
 def computed_shards(

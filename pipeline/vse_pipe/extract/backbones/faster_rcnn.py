@@ -111,9 +111,9 @@ class Regions(nn.Module):
 
 def _trunk(params: Params, seed: int) -> tuple[Trunk, dict]:
     weights = ImageParams(weights=params.weights, sha256=params.sha256)
-    classifier = networks.torchvision_classifier(params.trunk, weights, params.trunk_args)
+    classifier = networks.torchvision_classifier(params.trunk, weights, {})
     model, about_weights = classifier.loaded(weights, seed)
-    mean, std = params.mean or list(classifier.published.mean), params.std or list(classifier.published.std)
+    mean, std = list(classifier.published.mean), list(classifier.published.std)
     stem, head = _halves(model.eval(), params.trunk)
     return Trunk(stem, head, mean, std), {"weights": about_weights, "mean": mean, "std": std}
 

@@ -124,11 +124,10 @@ class FasterRcnnOptions(FeatureParams):
     regions: PositiveInt = 36
     """boxes of every image"""
     shorter: PositiveInt = 600
-    """pixels: an image is scaled to this shorter side, or to the longer side ``longer`` if that is
-    smaller; detector and trunk see the same"""
+    """pixels of the shorter side, unless the longer side would then be above ``longer``; detector
+    and trunk see the same"""
     longer: PositiveInt = 1000
-    """pixels: an image is scaled to this shorter side, or to the longer side ``longer`` if that is
-    smaller; detector and trunk see the same"""
+    """most pixels of the longer side"""
     detector: str = "fasterrcnn_resnet50_fpn_v2"
     """a ``fasterrcnn_*`` of torchvision"""
     detector_weights: WeightsName = "COCO_V1"
@@ -139,15 +138,9 @@ class FasterRcnnOptions(FeatureParams):
     """arguments of its constructor, such as num_classes"""
     trunk: str = "resnet101"
     """network of the features: ``resnet*``, ``resnext*``, ``wide_resnet*`` or ``mobilenet_v2``"""
-    trunk_args: dict[str, object] = Field(default_factory=dict)
-    """arguments of its constructor"""
     weights: WeightsName = "imagenet"
     """of the trunk, as of other classifiers"""
     sha256: Digest | None = None
-    """of the trunk, as of other classifiers"""
-    mean: Channels | None = None
-    """of the trunk, as of other classifiers"""
-    std: Scales | None = None
     """of the trunk, as of other classifiers"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """of the trunk; the detector runs in float32, since bfloat16 moves boxes by several pixels"""
@@ -156,12 +149,6 @@ class FasterRcnnOptions(FeatureParams):
     shard_size: ShardSize = 256
 
     traits: ClassVar = BackboneTraits(independent=True)
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.longer < self.shorter:
-            raise ValueError(f"longer {self.longer} is less than shorter {self.shorter}")
-        return self
 
     def reads(self) -> list[SourceFiles]:
         return [*weights_file(self.weights), *weights_file(self.detector_weights)]

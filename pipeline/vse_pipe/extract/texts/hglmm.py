@@ -14,6 +14,8 @@ from vse_pipe.core.seeds import derive_seed
 from vse_pipe.extract.text_methods import Corpus, State, bags, known_words, tokenize
 from vse_pipe.extract.texts.options import HglmmOptions as Params
 
+_ICA_ITERATIONS = 200
+
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """ICA, then the mixture, on the distinct words of the train captions that have a vector; then
@@ -30,7 +32,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
             f"hglmm: components is {params.components}, the train captions hold {len(trained)} known words"
         )
     start = derive_seed(seed, "mixture") % 2**32
-    mixture, history = fit_mixture(points[trained], params.components, start, params.max_iterations, params.tolerance)
+    mixture, history = fit_mixture(points[trained], params.components, start)
     about["mixture"] = {
         "words": len(trained),
         "iterations": len(history) - 1,
@@ -82,12 +84,12 @@ def _independent(
             f"hglmm: ica asks for {components} components of {count} known words with {dim} "
             f"dimensions, of which {rank} vary independently: set ica to a smaller number or to none"
         )
-    ica = FastICA(components, whiten="unit-variance", random_state=seed, max_iter=params.ica_iterations, tol=1e-4)
+    ica = FastICA(components, whiten="unit-variance", random_state=seed, max_iter=_ICA_ITERATIONS, tol=1e-4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ica.fit(points)
-    if ica.n_iter_ == params.ica_iterations:
-        warn(f"hglmm: the ICA did not converge in {params.ica_iterations} iterations; raise ica_iterations")
+    if ica.n_iter_ == _ICA_ITERATIONS:
+        warn(f"hglmm: the ICA did not converge in {_ICA_ITERATIONS} iterations; set ica to a smaller number")
     return ica.components_, ica.mean_
 
 
@@ -118,6 +120,7 @@ def _reduced(state: State, train: list[str], components: int, params: Params) ->
 Points = Float64[np.ndarray, "points dim"]
 Shares = Float64[np.ndarray, "points components"]
 _FLOOR = 1e-2
+_EM_STEPS, _EM_GAIN = 100, 1e-3
 _LOG_TINY = -700.0
 
 
@@ -147,11 +150,9 @@ def posteriors(mixture: Mixture, points: Points) -> tuple[Shares, Float64[np.nda
     return shares / total, (top + np.log(total))[:, 0]
 
 
-def fit_mixture(
-    points: Points, components: int, seed: int, max_iterations: int, tolerance: float
-) -> tuple[Mixture, list[float]]:
-    """EM from a k-means++ start, until the mean log-likelihood gains less than ``tolerance`` or
-    ``max_iterations``. Returns the mixture, and the mean log-likelihood of a point under the first
+def fit_mixture(points: Points, components: int, seed: int) -> tuple[Mixture, list[float]]:
+    """EM from a k-means++ start, until the mean log-likelihood gains less than 0.001 nats a point,
+    and at most 100 steps. Returns the mixture, and the mean log-likelihood of a point under the first
     one and after each step.
 
     The M step takes, per component and dimension, the density with the higher expected
@@ -165,11 +166,11 @@ def fit_mixture(
     mixture = maximise(points, _start(points, components, seed), floor, order)
     shares, likelihood = posteriors(mixture, points)
     history = [float(likelihood.mean())]
-    for _ in range(max_iterations):
+    for _ in range(_EM_STEPS):
         mixture = maximise(points, shares, floor, order)
         shares, likelihood = posteriors(mixture, points)
         history.append(float(likelihood.mean()))
-        if history[-1] - history[-2] < tolerance:
+        if history[-1] - history[-2] < _EM_GAIN:
             break
     return mixture, history
 
@@ -183,11 +184,8 @@ def _start(points: Points, components: int, seed: int) -> Shares:
     return np.eye(components)[nearest]
 
 
-def maximise(
-    points: Points, shares: Shares, floor: Float64[np.ndarray, " dim"], order: np.ndarray | None = None
-) -> Mixture:
+def maximise(points: Points, shares: Shares, floor: Float64[np.ndarray, " dim"], order: np.ndarray) -> Mixture:
     """The M step. order: ``points.argsort(axis=0)``, the same in every step."""
-    order = points.argsort(axis=0, kind="stable") if order is None else order
     total = np.maximum(shares.sum(axis=0), np.exp(_LOG_TINY))[:, None]
     mean = shares.T @ points / total
     median = _medians(points, shares, order)

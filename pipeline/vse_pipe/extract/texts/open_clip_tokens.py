@@ -20,11 +20,14 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
 def transform(texts: list[str], state: State, params: Params) -> tuple[Tokens, int]:
     """The ids of every caption plus 4, padded to the model's input; and how many were cut."""
-    from vse_pipe.extract.pair import cut_captions, pair_tokenizer  # torch
+    from vse_pipe.extract.pair import pair_tokenizer  # torch
 
     tokenizer, _ = pair_tokenizer(params.model, params.tokenizer)
-    ids = tokenizer(texts).numpy() if texts else np.zeros((0, tokenizer.context_length), np.int64)
+    blank_first = ["", *texts]
+    ids = tokenizer(blank_first).numpy()[1:]
+    # A text that just fits leaves one more place empty.
+    last = tokenizer(blank_first, context_length=ids.shape[1] + 1).numpy()[:, -1]
     count, length = ids.shape
     starts = np.arange(count) * length
     tokens = Tokens(ids.astype(np.int64).reshape(-1) + len(SPECIAL), starts, np.full(count, length))
-    return tokens, cut_captions(tokenizer, texts)
+    return tokens, int((last[1:] != last[0]).sum())

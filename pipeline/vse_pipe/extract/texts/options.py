@@ -8,7 +8,6 @@ from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
-    NonNegativeFloat,
     PositiveInt,
     model_validator,
 )
@@ -101,12 +100,6 @@ class HglmmOptions(WordVectorParams):
     """of the mixture; 30 in Wang et al., CVPR 2016"""
     ica: Literal["all", "none"] | PositiveInt = "all"
     """independent components of the word vectors, ``all``: as many as their dimensions"""
-    ica_iterations: PositiveInt = 200
-    """most iterations of ICA"""
-    max_iterations: PositiveInt = 100
-    """most iterations of EM"""
-    tolerance: NonNegativeFloat = 1e-3
-    """EM stops at this gain of log-likelihood, in nats a word"""
     pca: PositiveInt | None = None
     """dimensions after PCA; 6000 of 18000 in the paper"""
 

@@ -1,9 +1,9 @@
 """The options and traits of ways to propose boxes."""
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from vse_pipe.core.strict import Digest, Strict, WeightsName
 from vse_pipe.project.sources import SourceFiles, weights_file
@@ -34,12 +34,6 @@ class RpnOptions(Strict):
     """pixels of the shorter side, unless the longer side would then be above ``longer``"""
     longer: PositiveInt = 1000
     """most pixels of the longer side"""
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.longer < self.shorter:
-            raise ValueError(f"longer {self.longer} is less than shorter {self.shorter}")
-        return self
 
     def reads(self) -> list[SourceFiles]:
         return weights_file(self.weights)
