@@ -57,7 +57,7 @@ class _Rows:
         # Two shards are in memory at once: reused rows between them shift the blocks.
         self._read = lru_cache(maxsize=2)(read)
         self._shard = np.full(len(failed), _EARLIER)
-        self._row = np.zeros(len(failed), np.int64) if job.reused is None else job.reused.copy()
+        self._row = job.reused.copy()
         for number in range(job.shard_count):
             places = job.places(number)
             places = places[~failed[places]]

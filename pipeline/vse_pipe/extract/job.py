@@ -75,8 +75,8 @@ class Job:
     """The work of an extraction. Shard k is the k-th group of ``size`` rows that must be computed.
 
     table: image_id, file, sha256 and size of every image; a million images take 120 MB. about:
-    everything that the features depend on. earlier: features with rows of the same pictures;
-    reused: int64 (N,), the row of each image in them, -1 without one.
+    everything that the features depend on. reused: int64 (N,), the row of each image in
+    ``earlier``, features of the same kind, -1 without one.
 
     ``digest`` says whether finished features are these, ``row_digest`` whether rows of earlier ones
     may be reused, ``shards_digest`` whether finished shards may."""
@@ -86,14 +86,12 @@ class Job:
     about: dict
     table: pa.Table
     backbone: Backbone
+    reused: np.ndarray
     earlier: Features | None = None
-    reused: np.ndarray | None = None
 
     @cached_property
     def todo(self) -> np.ndarray:
         """int64, the rows of images.parquet that must be computed."""
-        if self.reused is None:
-            return np.arange(self.table.num_rows)
         return np.flatnonzero(self.reused < 0)
 
     @cached_property
@@ -133,10 +131,8 @@ class Job:
     @property
     def shards_digest(self) -> str:
         """Another size, or other reused rows, give other shards of the same features."""
-        about = {**self.about, "shard_size": self.shard_rows}
-        if self.reused is not None:
-            about["todo"] = hashlib.sha256(self.todo.astype("<i8").tobytes()).hexdigest()
-        return digest_of(about)
+        todo = hashlib.sha256(self.todo.astype("<i8").tobytes()).hexdigest()
+        return digest_of({**self.about, "shard_size": self.shard_rows, "todo": todo})
 
     def places(self, number: int) -> np.ndarray:
         """int64, the rows of a shard in images.parquet."""
@@ -169,7 +165,7 @@ def plan(node: FeatureSet, seed: int, device) -> Job:
     backbone = BACKBONES.load(node.backbone.name).build(node.backbone.params, seed)
     precision = devices.resolve_precision(backbone.precision, device)
     about = describe(node, backbone, device.type, precision)
-    return Job(node, seed, about, table, backbone)
+    return Job(node, seed, about, table, backbone, np.full(table.num_rows, -1))
 
 
 @dataclass(frozen=True)
@@ -204,11 +200,8 @@ def with_reused_rows(job: Job, earlier: Earlier | None) -> Job:
     """``job`` without the pictures whose rows ``earlier`` has."""
     if earlier is None or _row_digest(earlier.features.meta) != job.row_digest:
         return job
-    places = pc.index_in(job.contents, earlier.contents, skip_nulls=True)
-    if places.null_count == len(places):
-        return job
-    reused = places.fill_null(-1).to_numpy().astype(np.int64)
-    return replace(job, earlier=earlier.features, reused=reused)
+    places = pc.index_in(job.contents, earlier.contents, skip_nulls=True).fill_null(-1)
+    return replace(job, earlier=earlier.features, reused=places.to_numpy().astype(np.int64))
 
 
 # The modules whose code decides about the features of an image. Putting shards together is no

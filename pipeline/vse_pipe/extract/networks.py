@@ -173,9 +173,8 @@ class RandomFilters(nn.Module):
     """(B, 3, S, S) to (B, 2 * filters): the strongest response of the image to each filter, and to
     its negative.
 
-    Filters are Gaussian, scaled to unit length. The mean over the features is subtracted from every
-    vector, because maxima are all positive and any two images would otherwise point the same way
-    (cosine 0.94 on ``shapes``)."""
+    Filters are Gaussian, scaled to unit length. The mean over the features is subtracted, because
+    maxima are all positive and any two images would otherwise be alike."""
 
     def __init__(self, filters: int, size: int, stride: int) -> None:
         super().__init__()

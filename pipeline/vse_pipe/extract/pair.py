@@ -203,9 +203,8 @@ def load(options: PairParams, seed: int) -> Pair:
     """The model that ``options`` name, in evaluation mode and on the CPU; random weights are drawn
     by ``seed``.
 
-    Raises as ``published_architecture``, MissingResource without the weights, UsageError for
-    options that open_clip cannot build, InputError for weights of another architecture,
-    IntegrityError for weights with another digest."""
+    Raises as ``published_architecture``, MissingResource and IntegrityError for missing and other
+    weights, UsageError for what open_clip cannot build."""
     architecture = published_architecture(options)
     source = weights.locate(options.weights, options.sha256, architecture.source, seed)
     model = built(architecture.content, architecture.name, seed, source.path)

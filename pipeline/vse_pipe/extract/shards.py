@@ -50,9 +50,8 @@ class Shards:
         return finished
 
     def tidy(self) -> None:
-        """Remove shards of other extractions and unfinished files of killed processes.
-
-        Only for a process that writes alone."""
+        """Remove shards of other extractions and unfinished files of killed processes, where no other
+        process writes."""
         if self._all.is_symlink():  # the folder that it leads to belongs to the user
             self._all.unlink()
         unrelated = set(self._all.glob("*")) - {self._folder}

@@ -94,7 +94,7 @@ def _compute(
     part, parts = share or (1, 1)
     numbers = range(part - 1, job.shard_count, parts)
     missing = [number for number in numbers if number not in finished]
-    if job.reused is not None:
+    if len(job.todo) < total:
         say(f"extract {name}: {total - len(job.todo)} of {total} pictures computed before")
     if len(missing) < len(numbers):
         done = len(numbers) - len(missing)

@@ -64,26 +64,22 @@ def load_encoder(params: EncoderParams) -> State:
     return State(about={key: value for key, value in about.items() if value is not None})
 
 
+@lru_cache(maxsize=4)  # a mixture has several
 def encoder(params: EncoderParams):
     """The encoder, loaded once: from safetensors only, without code of the model."""
-    return _loaded(params.model, params.revision, params.device)
-
-
-@lru_cache(maxsize=4)  # a mixture has several
-def _loaded(name: str, revision: str | None, device: str):
     from vse_pipe.core.devices import resolve_device
 
-    chosen = resolve_device(device)
+    chosen = resolve_device(params.device)
     try:
         from huggingface_hub import snapshot_download
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise missing_package("text features of a sentence encoder", "sentence-transformers") from error
-    folder = Path(name).expanduser()
+    name, folder = params.model, Path(params.model).expanduser()
     try:
         # All files at once, because the encoder would wait half a minute for each file that cannot
         # be fetched.
-        path = folder if folder.is_dir() else snapshot_download(name, revision=revision, allow_patterns=_FILES)
+        path = folder if folder.is_dir() else snapshot_download(name, revision=params.revision, allow_patterns=_FILES)
         kwargs = {"use_safetensors": True}
         return SentenceTransformer(str(path), device=str(chosen), trust_remote_code=False, model_kwargs=kwargs)
     except (OSError, ValueError) as error:

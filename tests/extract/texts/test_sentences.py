@@ -61,9 +61,9 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
     monkeypatch.setattr(text_stage, "version", lambda package: "1")
     Encoder.asked.clear()
-    text_methods._loaded.cache_clear()
+    text_methods.encoder.cache_clear()
     yield
-    text_methods._loaded.cache_clear()
+    text_methods.encoder.cache_clear()
 
 
 def test_captions_go_through_the_encoder_which_is_loaded_once() -> None:

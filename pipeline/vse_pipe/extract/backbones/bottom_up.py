@@ -26,9 +26,8 @@ def build(params: Params, seed: int) -> Backbone:
     """Features (regions, dimensions) and boxes; the files have no scores.
 
     The files are read once for their digests and the places of their rows; memory holds the places
-    and one row. Raises MissingResource without a file, InputError naming file and row: not six
-    columns, two rows of an image or none, another number of boxes or features, no base64, values
-    that are not finite; UnreadableImage for a row that was made from a picture of another shape."""
+    and one row. Raises MissingResource without a file, InputError naming file and row for what is
+    no such row; UnreadableImage for a row that was made from a picture of another shape."""
 
     class Stored(nn.Module):
         def forward(self, features, boxes) -> Output:
@@ -43,8 +42,7 @@ def build(params: Params, seed: int) -> Backbone:
     }
 
     def read(root, item):
-        place, size, features, boxes = read_row(places, item, (params.regions, params.dimensions))
-        return features, fitted(boxes, size, item, place)
+        return read_row(places, item, (params.regions, params.dimensions))
 
     return Backbone(read=read, module=Stored(), about=about, libraries=())
 
@@ -111,12 +109,9 @@ def _number(field: bytes, name: str, place: RowPlace) -> int:
     return int(text)
 
 
-def read_row(
-    places: dict[int, RowPlace], item: Item, shape: tuple[int, int]
-) -> tuple[RowPlace, tuple[int, int], np.ndarray, np.ndarray]:
-    """The row of the number at the end of the image's file name; shape: R and D. Returns its place,
-    the size in pixels of the picture that it was made from, float32 features (R, D), and boxes
-    (R, 4) in that picture's pixels: x1, y1, x2, y2. Raises InputError naming file and row."""
+def read_row(places: dict[int, RowPlace], item: Item, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """float32 features (R, D) and boxes (R, 4), x1, y1, x2, y2, of the row with the number at the
+    end of the image's file name. shape: R and D. Raises InputError naming file and row."""
     match = _NUMBERED.fullmatch(Path(item.file).stem)
     number = int(match[1]) if match else None
     if number not in places:
@@ -133,8 +128,8 @@ def read_row(
             f"{place}: image_id {number} has {count} boxes in {width} x {height} pixels, expected "
             f"{shape[0]}: every image needs as many; take files with a fixed number, or set regions"
         )
-    arrays = (_floats(features, shape, "features", place), _floats(boxes, (count, 4), "boxes", place))
-    return place, (width, height), *arrays
+    corners = _floats(boxes, (count, 4), "boxes", place)
+    return _floats(features, shape, "features", place), fitted(corners, (width, height), item, place)
 
 
 def fitted(boxes: np.ndarray, size: tuple[int, int], item: Item, place: RowPlace) -> np.ndarray:

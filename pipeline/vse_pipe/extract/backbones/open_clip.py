@@ -41,11 +41,9 @@ def both(params: Params, seed: int) -> tuple[Backbone, Tower, dict]:
 
 
 def restored(described: dict, folder: Path, transform: Transform, weighted: bool) -> tuple[Extractor, Tower, int]:
-    """Both sides of a described pair and the width of its vectors; ``weighted``: with its weights,
-    not arbitrary ones.
-
-    folder: of the model that is built on it. Raises MissingResource for missing weights,
-    IntegrityError for other ones."""
+    """Both sides of a described pair and the width of its vectors. folder: of the model that is
+    built on it; weighted: with its weights, not arbitrary ones. Raises MissingResource for missing
+    weights, IntegrityError for other ones."""
     path, seed = (_weights(described, folder), described["weights"].get("seed", 0)) if weighted else (None, 0)
     content = described["architecture"]
     model = extract_pair.built(content, described["network"].removeprefix("open_clip "), seed, path).eval()

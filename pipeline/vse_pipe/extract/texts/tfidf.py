@@ -12,13 +12,11 @@ from vse_pipe.extract.texts.options import TfidfOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    """The ``size`` most frequent terms of the train captions, ties in word order, and their
-    smoothed idf.
+    """The ``size`` most frequent terms of the train captions, ties in word order, and their idf,
+    ln((1 + captions) / (1 + captions with the term)) + 1.
 
-    idf = ln((1 + captions) / (1 + captions with the term)) + 1. The paper names neither the form of
-    its idf nor the captions that it counts. It lemmatises with WordNet, which treats words as nouns
-    by default ("running" stays); simplemma has the usual lemma of any word class ("running" becomes
-    "run") and needs no downloaded data. Raises InputError when no term is left."""
+    The paper names neither the form of its idf nor the captions that it counts, and lemmatises with
+    WordNet, which leaves "running". Raises InputError when no term is left."""
     counts: Counter[str] = Counter()
     holding: Counter[str] = Counter()
     captions = 0
