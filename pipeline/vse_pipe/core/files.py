@@ -19,7 +19,6 @@ from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, Usag
 from vse_pipe.core.places import command_of
 
 if TYPE_CHECKING:
-    import numpy as np
     from pandas import DataFrame
 
 
@@ -38,18 +37,14 @@ def url(path: Path) -> str:
 
 
 def place(source: str) -> Path:
-    """The path of a source, ``file:///`` too. Raises as ``refuse_secrets``."""
-    refuse_secrets(source)
-    return Path(re.sub("^file://(?=/)", "", source))
-
-
-def refuse_secrets(source: str) -> None:
-    """Raises UsageError for a URL with a user, a password or a query in it."""
+    """The path of a source, ``file:///`` too. Raises UsageError for a URL with a user, a password or
+    a query in it."""
     if re.match(rf"{_PROTOCOL.pattern}/", source, re.IGNORECASE) and re.search(r"[@?#]", source):
         raise UsageError(
-            "source: a URL of object storage names a bucket and a folder, with no user, password or query in it; credentials "
-            "belong in environment variables such as AWS_ACCESS_KEY_ID"
+            "source: a URL of object storage names a bucket and a folder, with no user, password or query in it; "
+            "credentials belong in environment variables such as AWS_ACCESS_KEY_ID"
         )
+    return Path(re.sub("^file://(?=/)", "", source))
 
 
 def inside(root: Path, name: str, where: str) -> Path:
@@ -115,14 +110,6 @@ def write_text(path: Path, text: str) -> None:
     """UTF-8, whole or not at all."""
     with whole_file(path) as temporary:
         temporary.write_bytes(text.encode())
-
-
-def write_array(path: Path, array: "np.ndarray") -> None:
-    """As .npy, whole or not at all."""
-    import numpy as np
-
-    with whole_file(path) as temporary, temporary.open("wb") as file:
-        np.save(file, array, allow_pickle=False)
 
 
 def csv_text(table: "DataFrame") -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -43,8 +44,8 @@ def schema(artefact: str, *columns: pa.Field) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Artefact:
-    """A kind of Parquet file. name: of the file; unique: column of ids; further: as ``problems`` of
-    ``write``."""
+    """A kind of Parquet file. name: of the file; unique: column of ids; further: says what is wrong
+    with the content beyond the schema."""
 
     name: str
     schema: pa.Schema
@@ -52,35 +53,30 @@ class Artefact:
     further: Problems | None = None
 
     def problems(self, table: pa.Table) -> list[str]:
-        """What is wrong with the content beyond the schema."""
-        ids = repeated(table, self.unique) if self.unique else []
-        return ids + (self.further(table) if self.further else [])
+        """``further``, and ids that occur more than once."""
+        ids = table[self.unique].to_numpy() if self.unique else np.empty(0)
+        twice = dict.fromkeys(ids[text.repeats(ids)[0]].tolist())
+        repeated = [f"{self.unique} {value} occurs more than once" for value in twice][:_SHOWN]
+        return repeated + (self.further(table) if self.further else [])
 
     def write(self, folder: Path, table: pa.Table, metadata: dict[str, str] | None = None) -> None:
         """Writes the file whole or not at all. Raises InputError with every problem."""
-        write(folder / self.name, table, self.schema, metadata or {}, self.problems)
+        if lines := self.problems(table):
+            raise InputError(*(f"{folder / self.name}: {line}" for line in lines))
+        write(folder / self.name, table, self.schema, metadata or {})
 
     def read(self, folder: Path) -> pa.Table:
         """The checked table. Raises InputError for an unfit, IntegrityError for a damaged one."""
         return read(folder / self.name, self.schema)
 
 
-def write(
-    path: Path,
-    rows: pa.Table | Iterable[pa.Table],
-    schema: pa.Schema,
-    metadata: dict[str, str],
-    problems: Problems | None = None,
-) -> None:
+def write(path: Path, rows: pa.Table | Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
     """Write a table, or consecutive ones, under exactly ``schema``. Appears whole or not at all.
 
     rows: each of several tables is a row group, and need not fit in memory with the others;
-    metadata: for the footer; problems: what is wrong with the content of a table beyond the schema.
-    Raises InputError with all of them.
+    metadata: for the footer.
     """
     if isinstance(rows, pa.Table):
-        if problems and (lines := problems(rows)):
-            raise InputError(*(f"{path}: {line}" for line in lines))
         # How the rows were cut before would show in the bytes.
         rows = [rows.combine_chunks()]
     plain = schema.remove_metadata()
@@ -119,13 +115,6 @@ def footer(table: pa.Table) -> dict[str, str]:
         key.decode(errors="replace"): value.decode(errors="replace")
         for key, value in (table.schema.metadata or {}).items()
     }
-
-
-def repeated(table: pa.Table, key: str) -> list[str]:
-    """The first few values of a column that occur more than once, as problems."""
-    values = table[key].to_numpy()
-    rows, _ = text.repeats(values)
-    return [f"{key} {value} occurs more than once" for value in dict.fromkeys(values[rows].tolist())][:_SHOWN]
 
 
 def read_csv(path: Path) -> "DataFrame":

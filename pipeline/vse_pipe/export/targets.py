@@ -20,7 +20,6 @@ from pyarrow import csv
 from vse_pipe.artifacts import images
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, UsageError, missing_package, unknown
-from vse_pipe.core.files import write_array
 from vse_pipe.evaluate.text_tables import IMAGE_QUERIES
 from vse_pipe.ranking.scores import strip_height, top_k
 
@@ -157,9 +156,9 @@ def _faiss() -> ModuleType:
 
 def _write_arrays(folder: Path, name: str, side: FoldedSide) -> None:
     """Text ids become fixed-width Unicode, which needs no pickle."""
-    write_array(folder / f"{name}.npy", side.vectors)
+    np.save(folder / f"{name}.npy", side.vectors, allow_pickle=False)
     labels = side.ids if side.names is None else np.array(side.names.to_pylist(), dtype=str)
-    write_array(folder / f"{name}_ids.npy", labels)
+    np.save(folder / f"{name}_ids.npy", labels, allow_pickle=False)
 
 
 def _answers(folded: Folded, queries: pa.Array, items: pa.Array) -> Iterator[pa.Table]:

@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from vse_pipe.core.errors import ParamsError
-from vse_pipe.core.files import refuse_secrets
 from vse_pipe.core.strict import Problem, Strict, in_words
 from vse_pipe.project import paths
 from vse_pipe.project.params import criteria, relations, schema, sweeps, typed
@@ -34,8 +33,6 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
     file = shown_as or path.name
     root = validated(schema.Root, with_overrides(read_document(path), overrides or [], file), file)
     _require(file, relations.references(root))
-    for node in root.datasets.values():
-        refuse_secrets(node.source)
     runs, unfit = _runs(root)
     _require(file, [*unfit, *(problem for check in (relations.problems, *further) for problem in check(root))])
     params = _params(root, runs)
