@@ -57,8 +57,7 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
         _copy(trained, folder, (model_files.HISTORY,))
         for name, (source, names) in sides.items():
             _copy(paths.extracted(node.dataset, source), folder / name, names)
-        incomplete = any(getattr(side.params, "tune", "") == "lora" for side in (node.image, node.text))
-        _copy_weights(run, folder, incomplete or not model.tests_on_pixels)
+        _copy_weights(run, folder, not model.tests_on_pixels)
         if open_clip:
             _write_checkpoint(folder / OPEN_CLIP, network, files)
         files_written = [path for path in sorted(folder.rglob("*")) if path.is_file()]

@@ -51,7 +51,7 @@ def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files
         similarity = _member(SIMILARITIES, config["similarity"])
         backbone, described = None, config.get("backbone")
         if described and (holder := network_holder(image, text)):
-            backbone = holder.restore_network(described, folder, [image.params, text.params])
+            backbone = holder.restore_network(described)
         shape, words, width = tuple(config["feature_shape"]), config["text_inputs"], config["embed_size"]
         model = build(image, text, similarity, shape, words, width, seed=0, backbone=backbone)
         # Weights of the loss are needed in training only.

@@ -107,7 +107,6 @@ def test_an_addition_is_alpha_over_rank_times_b_a_and_begins_at_zero():
                 plain.get_submodule(layer).get_parameter(parameter).add_(2.0 * product)
         for found, expected in zip(model.encode(batch, CPU), plain.encode(batch, CPU), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-    assert {name.rpartition(".")[2] for name in model.state_dict()} == {"lora_a", "lora_b", "log_tau"}
     again = pairs.model_of(pair, tune="lora", rank=3, alpha=6.0).eval()
     again.load_state_dict(model.state_dict())
     with torch.no_grad():

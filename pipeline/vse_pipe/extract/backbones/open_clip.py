@@ -2,11 +2,7 @@
 
 import copy
 from functools import partial
-from pathlib import Path
 
-from vse_pipe.artifacts import model_files
-from vse_pipe.core import weights
-from vse_pipe.core.errors import MissingResource
 from vse_pipe.extract import pair as extract_pair
 from vse_pipe.extract.backbones.options import OpenClipOptions as Params
 from vse_pipe.extract.job import Backbone
@@ -40,32 +36,9 @@ def both(params: Params, seed: int) -> tuple[Backbone, Tower, dict]:
     return of_pair(pair, params), text, {"architecture": architecture, "logit": pair.about["logit"]}
 
 
-def restored(described: dict, folder: Path, transform: Transform, weighted: bool) -> tuple[Extractor, Tower, int]:
-    """Both sides of a described pair and the width of its vectors. folder: of the model that is
-    built on it; weighted: with its weights, not arbitrary ones. Raises MissingResource for missing
-    weights, IntegrityError for other ones."""
-    path, seed = (_weights(described, folder), described["weights"].get("seed", 0)) if weighted else (None, 0)
+def restored(described: dict, transform: Transform) -> tuple[Extractor, Tower, int]:
+    """Both sides of a described pair with arbitrary weights, and the width of its vectors."""
     content = described["architecture"]
-    model = extract_pair.built(content, described["network"].removeprefix("open_clip "), seed, path).eval()
+    model = extract_pair.built(content, described["network"].removeprefix("open_clip "), 0).eval()
     text = Tower(copy.deepcopy(model), "text")
     return Extractor(Tower(model, "image"), transform).eval(), text, content["model_cfg"]["embed_dim"]
-
-
-def _weights(described: dict, folder: Path) -> Path | None:
-    """Those in a packed folder, where params.yaml named them, or fetched; None for random ones."""
-    about = described["weights"]
-    if about["origin"] == "random":
-        return None
-    if about["origin"] == "published":
-        source = weights.WeightsFile(about["url"], about["file"], about["sha256"])
-        return weights.locate("", about["sha256"], source, 0).path
-    named = Path(described["params"]["weights"]).expanduser()
-    packed = Path(model_files.WEIGHTS) / f"{about['sha256'][:8]}-{named.name}"
-    places = [parent / file for parent in (folder, *folder.absolute().parents) for file in (packed, named)]
-    path = next(filter(Path.is_file, places), None)
-    if path is None:
-        raise MissingResource(
-            f"{named}: no such weights file; the model in {folder} is additions to it (sha256 {about['sha256']})"
-        )
-    weights.check(path, about["sha256"])
-    return path

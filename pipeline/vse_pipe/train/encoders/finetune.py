@@ -1,7 +1,5 @@
 """The network of the features inside of the model, trained or fixed (VSE++ EncoderImageFull)."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -92,7 +90,7 @@ def network(name: str, source: FeatureSet, meta: dict, seed: int) -> PixelNetwor
     return PixelNetwork.of_features(name, source, meta, (backbone, backbone.module, {}))
 
 
-def restore_network(described: dict, folder: Path, options: Sequence[object] = ()) -> nn.Module:
+def restore_network(described: dict) -> nn.Module:
     """The network with arbitrary weights, to be loaded from a model file; the original weights file
     is not needed."""
     model, values = BACKBONES.options(described["name"]), dict(described["params"])

@@ -5,8 +5,7 @@ gradients of its ClipLoss.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
@@ -42,7 +41,7 @@ class PairNetwork(nn.Module):
 
 
 class TunedSide(nn.Module):
-    """One side, of which ``params.tune`` says what trains. ``lora`` saves its additions alone."""
+    """One side, of which ``params.tune`` says what trains."""
 
     side: ClassVar[str]
     network: Any
@@ -95,8 +94,6 @@ class TunedSide(nn.Module):
                 weight = "weight" if is_linear else "in_proj_weight"
                 addition = LowRank(getattr(layer, weight), self.params.rank, self.params.alpha, rng)
                 parametrize.register_parametrization(layer, weight, addition)
-        self.register_state_dict_post_hook(_additions_alone)
-        self.register_load_state_dict_post_hook(_without_base)
 
 
 class LowRank(nn.Module):
@@ -163,17 +160,6 @@ class TextSide(TunedSide):
 build_image, build_text = ImageSide, TextSide
 
 
-def _additions_alone(side: nn.Module, state: dict, prefix: str, metadata: dict) -> None:
-    for name in [name for name in state if name.startswith(prefix) and "lora_" not in name]:
-        del state[name]
-
-
-def _without_base(side: nn.Module, keys: Any) -> None:
-    base = {name for name, _ in side.named_parameters() if "lora_" not in name}
-    base |= {name for name, _ in side.named_buffers()}
-    keys.missing_keys[:] = [key for key in keys.missing_keys if not any(map(key.endswith, base))]
-
-
 pictures = Pictures.for_training
 
 
@@ -185,14 +171,9 @@ def network(name: str, source: FeatureSet, meta: dict, seed: int) -> PixelNetwor
     return PixelNetwork.of_features(name, source, meta, (image, pair, configuration))
 
 
-def restore_network(described: dict, folder: Path, options: Sequence[object]) -> PairNetwork:
-    """The pair of a model in ``folder``. Its weights are read only where a side is ``lora``, which
-    a model file lacks.
-
-    options: of the sides. Raises as ``extract.backbones.open_clip.restored``.
-    """
-    incomplete = any(getattr(side, "tune", "") == "lora" for side in options)
-    return PairNetwork(*BACKBONES.load("open_clip").restored(described, folder, transform(described), incomplete))
+def restore_network(described: dict) -> PairNetwork:
+    """The pair with arbitrary weights, to be loaded from a model file."""
+    return PairNetwork(*BACKBONES.load("open_clip").restored(described, transform(described)))
 
 
 def merged(image: nn.Module, text: nn.Module, loss: dict[str, Tensor], logit: dict) -> dict[str, Tensor]:
