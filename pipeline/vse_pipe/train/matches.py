@@ -85,16 +85,12 @@ class Incidence:
 
 @dataclass(frozen=True)
 class Groups:
-    """Pairs grouped by image. owner: (pairs,) image number of each pair, 0 ... count - 1; pairs:
-    (pairs,) sorted by it; starts: (count + 1,) start of each group in ``pairs``."""
+    """Pairs grouped by image. owner: (pairs,) image number of each pair, from 0 on; pairs:
+    (pairs,) sorted by it; starts: (groups + 1,) start of each group in ``pairs``."""
 
     owner: np.ndarray
     pairs: np.ndarray
     starts: np.ndarray
-
-    @property
-    def count(self) -> int:
-        return len(self.starts) - 1
 
     @classmethod
     def by_id(cls, owners: np.ndarray) -> "Groups":

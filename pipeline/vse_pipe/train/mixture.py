@@ -42,10 +42,6 @@ class LossMixture:
     doubt: str = ""
     components: Components | None = None
 
-    @classmethod
-    def undivided(cls, losses: ndarray, doubt: str) -> "LossMixture":
-        return cls(np.ones(len(losses)), doubt)
-
     def density(self, scaled: Float[ndarray, " points"]) -> Float[ndarray, "2 points"]:
         """Weighted densities of both beta components at scaled losses in (0, 1), for histograms;
         NaN where nothing is divided."""
@@ -81,10 +77,10 @@ def fit_beta(losses: Float[ndarray, " pairs"]) -> LossMixture:
     """
     x = scaled(losses)
     if reason := _indivisible(x):
-        return LossMixture.undivided(x, reason)
+        return LossMixture(np.ones(len(x)), reason)
     components = beta_components(x)
     if components[2].min() < EMPTY:
-        return LossMixture.undivided(x, "one component has no pairs left")
+        return LossMixture(np.ones(len(x)), "one component has no pairs left")
     is_wide = bool(components[1][0] < components[1][1])
     return LossMixture(_falling(np.asarray(losses), chances(components, x), is_wide), components=components)
 
@@ -176,7 +172,7 @@ def fit_gaussian(losses: Float[ndarray, " pairs"]) -> LossMixture:
 
     losses = np.asarray(losses, dtype=np.float64)
     if reason := _indivisible(losses):
-        return LossMixture.undivided(losses, reason)
+        return LossMixture(np.ones(len(losses)), reason)
     x = (losses - losses.min()) / np.ptp(losses)
     is_low = halves(x)[0] > 0
     parts = x[is_low], x[~is_low]

@@ -59,18 +59,16 @@ class FinetuneImageEncoder(nn.Module):
         """
         super().train(mode)
         self.backbone.eval()
+        # Also while the network does not run, so that modes without moving statistics fail before
+        # the first epoch.
+        moves = self.params.batch_norm == "updated" and (self._opened or not self.trains_on_pixels)
         if mode:
             for layer in self.backbone.modules():
                 if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-                    layer.train(self._moves_statistics())
+                    layer.train(moves)
                 elif not any(True for _ in layer.children()):
                     layer.train()
         return self
-
-    def _moves_statistics(self) -> bool:
-        # Also true while the network does not run, so that modes without moving statistics fail
-        # before the first epoch.
-        return self.params.batch_norm == "updated" and (self._opened or not self.trains_on_pixels)
 
     def forward(
         self, inputs: UInt8[Tensor, "images crops side side 3"] | Float[Tensor, "images features"]

@@ -82,7 +82,9 @@ class GRUTextEncoder(nn.Module):
             order = (~mask).to(torch.int8).argsort(dim=1, stable=True)
             tokens, lengths = tokens.gather(1, sent(order, tokens.device)), mask.sum(dim=1)
         ids = packed(tokens, lengths)
-        with _kept_whole(tokens.device):
+        device = tokens.device.type
+        exact = torch.autocast(device, enabled=False) if device == _HALVED_ON else contextlib.nullcontext()
+        with exact:
             states, final = self.rnn(_with_data(ids, self.dropout(self.embed(ids.data))))
         if not self.params.bidirectional:
             return states, final[-1], lengths
@@ -98,12 +100,6 @@ class GRUTextEncoder(nn.Module):
         if self.gpo is not None:
             return self.gpo(rows, torch.arange(rows.shape[1]) < lengths[:, None])
         return rows.sum(dim=1) / sent(lengths, rows.device)[:, None]
-
-
-def _kept_whole(device: torch.device) -> contextlib.AbstractContextManager:
-    if device.type == _HALVED_ON:
-        return torch.autocast(device.type, enabled=False)
-    return contextlib.nullcontext()
 
 
 def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:

@@ -22,6 +22,6 @@ def batches(
     2 sentences).
     """
     groups = Groups.by_id(owners)
-    order = rng.permutation(groups.count)
+    order = rng.permutation(len(groups.starts) - 1)
     parts = [groups.draw(order[start : start + size], params.captions, rng) for start in range(0, len(order), size)]
     return [chosen for chosen in parts if len(chosen) > 1]
