@@ -231,7 +231,9 @@ class Tally:
     def cost(self, pairs: ndarray, costs: ndarray) -> None:
         """Count the costs (pairs,) of moving each pair's image to its caption."""
         inside = np.clip(costs, _COST_EDGES[0], _COST_EDGES[-1])
-        self._costs += np.histogram2d(self._mismatched[pairs], inside, (2, _COST_EDGES), ((0, 1), (0, 2)))[0].astype(int)
+        self._costs += np.histogram2d(self._mismatched[pairs], inside, (2, _COST_EDGES), ((0, 1), (0, 2)))[0].astype(
+            int
+        )
 
     def moved(self, plan: Float[ndarray, "rows rows"], refined: Float[ndarray, "rows rows"]) -> None:
         """plan: the mass moved from the images to the captions of a batch; refined: its refined
