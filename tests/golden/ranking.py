@@ -81,7 +81,7 @@ def check_inference(arrays: Vectors) -> list[Result]:
     softmax = {"IS_paper": np.exp(found["is"]), "IS_muse": np.exp(found["is_muse"])}
     results = arrays.compared(**TIGHT, **softmax, CSLS_two_sided=found["csls"], CSLS_one_sided=found["csls_one"])
     for name in ("nns", "is", "csls"):
-        metrics = evaluation.rank(rescored[name], truth, "pessimistic", _KS).metrics()
+        metrics = evaluation.rank(rescored[name], truth, "pessimistic").metrics()
         results.append(_close(f"recall_{name}", [metrics[f"r@{k}"] for k in _KS], arrays[f"recall_{name}"]))
     return [*results, *_matchings(arrays, rescored, truth), *_hubness(arrays, scores, truth)]
 
@@ -123,7 +123,7 @@ def _table(scores: Scores, mode: str, quantity: str, lambdas: np.ndarray, truth:
 
 
 def _hubness(arrays: Vectors, scores: Scores, truth: Truth) -> list[Result]:
-    occurrence = evaluation.rank(scores, truth, "pessimistic", _KS).occurrence
+    occurrence = evaluation.rank(scores, truth, "pessimistic").occurrence
     counts = [exact(f"N{k}", occurrence[k], arrays[f"N{k}"]) for k in _KS]
     return counts + [_close(f"skew{k}", skewness(occurrence[k]), arrays[f"skew{k}"]) for k in _KS]
 
@@ -207,7 +207,7 @@ def check_boxes_iou_nms(arrays: Vectors) -> list[Result]:
     for name in sorted(arrays):
         if name.startswith("nms_"):
             _, kind, tenths = name.split("_")
-            stays = surviving(iou(corners[kind], corners[kind]), scores[None], int(tenths) / 10)[0]
+            stays = surviving(corners[kind], scores[None], int(tenths) / 10)[0]
             results.append(exact(name, best[stays[best]], arrays[name]))
     return results
 

@@ -132,7 +132,7 @@ def average_precisions(
         owners = distinct[:, 0].astype(np.int64)
         positives[phrases] += np.bincount(owners, minlength=len(phrases))
         if scores.shape[1]:
-            survives = boxes.surviving(boxes.iou(scene.boxes, scene.boxes), scores, options.nms).numpy()
+            survives = boxes.surviving(scene.boxes, scores, options.nms).numpy()
             overlap = boxes.iou(torch.from_numpy(distinct[:, 1:].copy()), scene.boxes).numpy()
             right = _correct(overlap, owners, scores.numpy(), survives, options.threshold)
             rows, columns = np.nonzero(survives)

@@ -12,24 +12,21 @@ from torchvision import ops
 
 def iou(left: Float[Tensor, "left 4"], right: Float[Tensor, "right 4"]) -> Float[Tensor, "left right"]:
     """Intersection over union of each left box with each right box."""
-    beyond = left.new_tensor([0, 0, 1, 1])
-    return ops.box_iou(left + beyond, right + beyond)
+    return ops.box_iou(_exclusive(left), _exclusive(right))
 
 
 def surviving(
-    overlap: Float[Tensor, "boxes boxes"], scores: Float[Tensor, "rows boxes"], threshold: float
+    boxes: Float[Tensor, "boxes 4"], scores: Float[Tensor, "rows boxes"], threshold: float
 ) -> Bool[Tensor, "rows boxes"]:
-    """Non-maximum suppression of the same boxes under many scores at once: the boxes that stay in
-    each row. A box is removed where its overlap with a better box that stays is above
-    ``threshold``. overlap: ``iou`` of the boxes.
+    """Greedy non-maximum suppression of the same boxes under each row of scores: the boxes that
+    stay. A box is removed where its overlap with a better box that stays is above ``threshold``;
+    among equal scores the first box is the better one."""
+    corners, stays = _exclusive(boxes).to(scores), torch.zeros_like(scores, dtype=torch.bool)
+    for row, values in zip(stays, scores, strict=True):
+        row[ops.nms(corners, values, threshold)] = True
+    return stays
 
-    All boxes are decided at once, repeatedly until nothing changes; greedy suppression is the fixed
-    point (Cluster-NMS, Zheng et al., 2020). Among equal scores the first box is the better one."""
-    worse, better = (overlap > threshold).fill_diagonal_(False).nonzero(as_tuple=True)
-    beaten = (scores[:, better] > scores[:, worse]) | ((scores[:, better] == scores[:, worse]) & (better < worse))
-    stays = torch.ones_like(scores, dtype=torch.bool)
-    while True:
-        removed = torch.zeros_like(scores).index_add_(1, worse, (beaten & stays[:, better]).to(scores.dtype)) > 0
-        if torch.equal(removed, ~stays):
-            return stays
-        stays = ~removed
+
+def _exclusive(boxes: Float[Tensor, "boxes 4"]) -> Float[Tensor, "boxes 4"]:
+    """The corners as torchvision has them: the second one lies outside."""
+    return boxes + boxes.new_tensor([0, 0, 1, 1])

@@ -15,7 +15,6 @@ from vse_pipe.ranking import fragments
 from vse_pipe.ranking.scores import Scores, Similarity, empty_scores, top_k
 from vse_pipe.ranking.split import Split
 
-_AT_ONCE = 1 << 14
 Places = Int[np.ndarray, " pairs"]
 
 
@@ -34,15 +33,11 @@ def scores(
     if not (inner and fragments.plain(split.images) and fragments.plain(split.captions)):
         pairs = ScoredPairs(split.images, split.captions, similarity, memory)
         return pairs.score(torch.from_numpy(images), torch.from_numpy(captions)).cpu().numpy()
-    values = np.empty(len(images), np.float32)
-    for start in range(0, len(images), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
-        sides = (
-            vectors[torch.from_numpy(places[part]).to(vectors.device)].double()
-            for vectors, places in ((split.images, images), (split.captions, captions))
-        )
-        values[part] = torch.linalg.vecdot(*sides).float().cpu().numpy()
-    return values
+    sides = (
+        vectors[torch.from_numpy(places).to(vectors.device)].double()
+        for vectors, places in ((split.images, images), (split.captions, captions))
+    )
+    return torch.linalg.vecdot(*sides).float().cpu().numpy()
 
 
 Pick = Callable[[Tensor, Tensor], Tensor]

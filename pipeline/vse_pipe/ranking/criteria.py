@@ -218,9 +218,9 @@ def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths
             matchings = choice.criterion.match(rescored, settings, truth)
             outcome = evaluation.matched(dict(zip(choice.lambdas, matchings, strict=True)), truth)
         elif tiled:
-            outcome = evaluation.outcome(*tiled[place], truth, KS, depths)
+            outcome = evaluation.outcome(*tiled[place], truth, depths)
         else:
-            outcome = evaluation.rank(rescored, truth, ties, depths=depths)
+            outcome = evaluation.rank(rescored, truth, ties, depths)
         outcomes.append(replace(outcome, notes=dict(rescored.notes)))
     return outcomes
 

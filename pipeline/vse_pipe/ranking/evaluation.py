@@ -70,6 +70,9 @@ class Depths:
         return {k: recall.hits_at(ranks, k) for k in self.recall}
 
 
+_USUAL = Depths()
+
+
 def means(columns: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Means over queries in percent: r@K, mrr, each of ``graded.measures``. ranks: from 0."""
     metrics = {f"r@{name[4:]}": recall.recall(hits) for name, hits in columns.items() if name.startswith("hit_")}
@@ -111,26 +114,23 @@ class Outcome:
         return metrics | {f"{name}@{k}": measure(self.occurrence[k]) for name, measure in hubness.FIGURES.items()}
 
 
-def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, depths: Depths | None = None) -> Outcome:
-    """Ranks and best items of the queries with a correct item. ks: K of hubness, and of R@K without
-    ``depths``. Raises InputError on non-finite scores, and without such a query."""
-    depths = depths or Depths(ks)
+def rank(scores: Scores, truth: Truth, ties: Ties, depths: Depths = _USUAL) -> Outcome:
+    """Ranks and best items of the queries with a correct item. Raises InputError on non-finite
+    scores, and without such a query."""
     joined = np.empty(len(truth.items))
-    top = np.empty((scores.shape[0], min(max(ks), scores.shape[1])), np.int64)
+    top = np.empty((scores.shape[0], min(max(KS), scores.shape[1])), np.int64)
     for rows, strip in scores.blocks():
         joined[truth.starts[rows.start] : truth.starts[rows.stop]] = positions(strip, rows, truth, ties)
-        top[rows] = top_k(strip, max(ks))[1].cpu().numpy()
-    return outcome(joined, top, truth, ks, depths)
+        top[rows] = top_k(strip, max(KS))[1].cpu().numpy()
+    return outcome(joined, top, truth, depths)
 
 
-def outcome(
-    joined: graded.Pairs, top: Int[np.ndarray, "queries best"], truth: Truth, ks: tuple[int, ...], depths: Depths
-) -> Outcome:
+def outcome(joined: graded.Pairs, top: Int[np.ndarray, "queries best"], truth: Truth, depths: Depths) -> Outcome:
     """Of the queries with a correct item. joined: positions of correct items, query after query;
     top: the best items of all queries. Raises InputError without such a query."""
     rows, starts = _judged(truth), np.unique(truth.starts)
     ranks, top = joined[starts[:-1]], top[rows]
-    occurrence = {k: hubness.occurrence(top[:, :k].ravel(), truth.columns) for k in ks}
+    occurrence = {k: hubness.occurrence(top[:, :k].ravel(), truth.columns) for k in KS}
     lengths = np.full(len(top), top.shape[1])
     return Outcome(
         ranks, depths.hits(ranks), top.ravel(), lengths, occurrence, graded.measures(joined, starts, depths.ndcg)

@@ -18,19 +18,10 @@ from vse_pipe.project.registry import SIMILARITIES
 @dataclass(frozen=True)
 class Words:
     """vectors: (words, dim), caption after caption; lengths: (captions,), number of words of each
-    caption, on the CPU.
-
-    Raises InputError unless every caption has a word and the lengths add up to the number of
-    vectors."""
+    caption, 1 at least, on the CPU."""
 
     vectors: Float[Tensor, "words dim"]
     lengths: Int[Tensor, " captions"]
-
-    def __post_init__(self) -> None:
-        if int(self.lengths.sum()) != len(self.vectors) or (len(self.lengths) and int(self.lengths.min()) < 1):
-            raise InputError(
-                f"captions of {self.lengths.tolist()[:5]}... words do not fit {len(self.vectors)} word vectors"
-            )
 
     @classmethod
     def from_padded(cls, padded: Float[Tensor, "captions length dim"], lengths: Int[Tensor, " captions"]) -> "Words":

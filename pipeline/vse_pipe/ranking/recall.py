@@ -108,11 +108,6 @@ class Truth:
         turns[judged[order]] = np.arange(len(judged)) - np.searchsorted(first, first[order], sorter=order)
         return turns
 
-    def only(self, rows: Int[np.ndarray, " some"]) -> "Truth":
-        """Only these queries; the items stay."""
-        counts = np.diff(self.starts)[rows]
-        return Truth(np.concatenate([[0], counts.cumsum()]), self.items[spans(self.starts[rows], counts)], self.columns)
-
     def correct_pairs(self, rows: slice, device: torch.device) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
         """The correct pairs of some queries: row within ``rows``, and column."""
         starts = self.starts[rows.start : rows.stop + 1]

@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vse_pipe.core import console
-from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking.fragments import Fused, Several, Sides, blocks, plain
 
 # Rows or columns, as a slice or as numbers.
@@ -27,8 +26,6 @@ Correction = Callable[[Tensor, slice], Tensor]
 
 # Most rows of a strip on a CPU, and most scores of one.
 STRIP, _LARGEST = 256, 1 << 26
-# Copies of a strip in memory at once under the costliest criterion.
-_COPIES = 6
 _MIB = 1 << 20
 # Scores are kept where those of all sets take less than this part of the memory: queries and a bank
 # together one half.
@@ -103,15 +100,13 @@ class Scores:
         function. Fragments are scored once, on first use, and kept.
 
         memory: MiB for the whole evaluation, 0 for no limit and nothing kept; sets: how many pairs
-        of scores and bank share it, 0 to keep nothing. Raises UsageError where the memory is too
-        small for one strip."""
+        of scores and bank share it, 0 to keep nothing."""
         if isinstance(similarity, Fused):
             return cls._from_fusion(queries, items, similarity, memory, sets)
         shape, device = (len(queries), len(items)), queries.device
         matrix = cache(partial(score_matrix, queries, items, similarity, memory))
         if not (plain(queries) and plain(items)):
             return cls._from_matrix(shape, matrix, device)
-        _must_take(shape, memory)
         if _fits(shape, memory, sets):
             return cls._from_matrix(shape, matrix, device)
 
@@ -139,7 +134,6 @@ class Scores:
         sides = zip(similarity.similarities, queries.parts, items.parts, strict=True)
         parts = [cls.from_sides(a, b, score, memory if plain(a) else share, sets=0) for score, a, b in sides]
         shape = parts[0].shape
-        _must_take(shape, memory)
         is_kept = _fits(shape, memory, 2 * sets)
 
         def fused(parts: Sequence[Scores], transpose: Callable[[], Scores]) -> Scores:
@@ -224,16 +218,6 @@ def _strips(shape: tuple[int, int], device: torch.device) -> tuple[list[slice], 
 def _fits(shape: tuple[int, int], memory: int, sets: int) -> bool:
     """Whether ``sets`` of scores may be kept in memory."""
     return 0 < sets * shape[0] * shape[1] * 4 * _KEPT <= memory * _MIB
-
-
-def _must_take(shape: tuple[int, int], memory: int) -> None:
-    """Raises UsageError when ``memory`` MiB, unless 0, cannot hold the copies of a strip."""
-    least = max(_COPIES * min(rows, strip_height(columns)) * columns * 4 for rows, columns in (shape, shape[::-1]))
-    if memory and least > memory * _MIB:
-        raise UsageError(
-            f"evaluate.memory: {memory} MiB is too little to rank {shape[0]} against {shape[1]}; "
-            f"give at least {-(-least // _MIB)}"
-        )
 
 
 def top_k(scores: Float[Tensor, "rows items"], k: int) -> tuple[Float[Tensor, "rows best"], Int[Tensor, "rows best"]]:
