@@ -208,8 +208,8 @@ def test_the_variance_is_that_of_all_pairs_of_seeds(seeds, seed, images):
     found = figure_spread(one)
     assert found.error**2 == pytest.approx(between + of_images)
     assert found.freedom == pytest.approx((seeds - 1) * (between + of_images) / between)
-    low, high = stats.t.interval(0.9, found.freedom, loc=one.values.mean(), scale=found.error)
-    assert found.interval(0.9) == pytest.approx([low, high])
+    low, high = stats.t.interval(0.95, found.freedom, loc=one.values.mean(), scale=found.error)
+    assert found.interval() == pytest.approx([low, high])
 
 
 def test_without_chance_in_the_images_it_is_the_t_test():

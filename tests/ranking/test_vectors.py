@@ -13,10 +13,8 @@ from vse_pipe.ranking.vectors import WHOLE, Vectors
 CPU = torch.device("cpu")
 
 
-def checked(vectors, ids=None, similarity="cosine") -> np.ndarray:
-    vectors = np.asarray(vectors)
-    ids = np.arange(len(vectors)) * 10 if ids is None else np.array(ids, np.int64)
-    return rows.checked("a.parquet", ids, vectors, similarity, lambda some: ", ".join(map(str, some)))
+def checked(vectors, similarity="cosine") -> np.ndarray:
+    return rows.checked("a.parquet", np.asarray(vectors), similarity)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -37,18 +35,24 @@ def test_rows_are_each_divided_by_their_own_length_many_and_very_long_and_very_s
 
 
 @pytest.mark.parametrize(
-    ("vectors", "ids", "similarity", "message"),
+    ("vectors", "similarity", "message"),
     [
-        (np.empty((2, 0)), None, "cosine", "a.parquet: no vectors: the array is 2 x 0"),
-        (np.ones((5, 2)), [4, 7, 4, 9, 7], "dot", "a.parquet: 2 ids occur more than once: 4, 7"),
-        ([[1, 2], [np.nan, 0], [np.inf, 1]], None, "dot", "2 rows hold NaN or infinite values: 10, 20"),
-        ([[1, 2], [0, 0], [-0.0, 0]], None, "cosine", "2 rows have length zero and no cosine.*: 10, 20"),
-        ([[1.0, 1e39]], None, "dot", "1 rows hold values too large for float32: 0"),
+        (np.empty((2, 0)), "cosine", "a.parquet: no vectors: the array is 2 x 0"),
+        ([[1, 2], [np.nan, 0], [np.inf, 1]], "dot", "2 rows hold NaN or infinite values, the first is row 1"),
+        ([[1, 2], [0, 0], [-0.0, 0]], "cosine", "2 rows have length zero.*the first is row 1"),
+        ([[1.0, 1e39]], "dot", "1 rows hold values too large for float32, the first is row 0"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_with_count_and_first_ids(vectors, ids, similarity, message):
+def test_what_cannot_be_compared_is_refused_with_count_and_first_row(vectors, similarity, message):
     with pytest.raises(InputError, match=message):
-        checked(vectors, ids, similarity)
+        checked(vectors, similarity)
+
+
+def test_an_id_that_occurs_twice_is_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((5, 2)))
+    (tmp_path / "ids.txt").write_text("4\n7\n4\n9\n7\n")
+    with pytest.raises(InputError, match=r"ids\.txt: 2 ids occur more than once: image_id 4, 7"):
+        Vectors.of_files(tmp_path / "a.npy", None, image_ids=tmp_path / "ids.txt")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -14,7 +13,6 @@ from torch import Tensor
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.strict import Strict, in_words
 from vse_pipe.project.registry import Family
-from vse_pipe.ranking.files import Book
 from vse_pipe.ranking.rows import checked
 
 Arguments = ParamSpec("Arguments")
@@ -69,8 +67,7 @@ def device(*values: ArrayLike) -> torch.device:
 
 def rows(name: str, value: ArrayLike | None, similarity: str, width: int | str = "dim") -> np.ndarray:
     """Checked float32 vectors, of length 1 under cosine."""
-    numbers = matrix(name, value, columns=width)
-    return checked(name, np.arange(len(numbers)), numbers, similarity, partial(Book().label, "row"))
+    return checked(name, matrix(name, value, columns=width), similarity)
 
 
 def image_rows(owners: ArrayLike | None, images: int, captions: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from vse_pipe.artifacts import evaluation
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.intervals import (
+    LEVEL,
     Address,
     Figures,
     Sample,
@@ -117,15 +118,15 @@ class Spread:
     error: float
     freedom: float
 
-    def interval(self, level: float = 0.95) -> list[float]:
-        """[low, high], equal tails."""
+    def interval(self) -> list[float]:
+        """[low, high] of 95%, equal tails."""
         from scipy.special import stdtrit  # 0.1 s that `report` need not spend
 
-        away = float(stdtrit(min(self.freedom, 1e9), (1 + level) / 2)) * self.error
+        away = float(stdtrit(min(self.freedom, 1e9), (1 + LEVEL) / 2)) * self.error
         return [self.mean - away, self.mean + away]
 
     def p_value(self, null: float = 0.0) -> float:
-        """Two-sided, for the truth ``null``: below 1 - level where the interval excludes it."""
+        """Two-sided, for the truth ``null``: below 5% where the interval excludes it."""
         if self.error == 0:
             return float(self.mean == null)
         from scipy.special import stdtr

@@ -125,6 +125,8 @@ Address = tuple[str, ...]
 Sample = dict[Address, Float[np.ndarray, " draws"]]
 _SUMS = {"rsum": "r", "hs_sum": "skew"}
 _WEIGHTS_AT_ONCE = 1 << 22
+# Share of the draws inside of an interval.
+LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -221,13 +223,13 @@ Draws = Float[np.ndarray, " draws"]
 
 
 def intervals(
-    ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int, level: float = 0.95
+    ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int
 ) -> dict[str, dict[str, list[float]] | list[float]]:
     """``{direction: {metric: [low, high]}, "rsum": [low, high], "hs_sum": [low, high]}`` in the
     units of metrics.json.
 
-    ranks, occurrence: as ``vse_pipe.artifacts.evaluation`` reads them; resamples: number of draws;
-    level: share of draws inside. Each fold draws among its own images. A matching has no interval
+    ranks, occurrence: as ``vse_pipe.artifacts.evaluation`` reads them; resamples: number of draws.
+    Each fold draws among its own images. A matching has no interval
     for metrics that need a rank, nor for hubness: its pairs depend on all queries at once and
     cannot be counted for drawn queries. What a criterion learnt from a query bank also stays as it
     was. Raises InputError when the tables do not belong together."""
@@ -236,7 +238,7 @@ def intervals(
     limits: dict = {}
     for address, value in figures.estimate().items():
         if address in draws:
-            nest(limits, address, within(address, interval(centred(address, draws[address], value), level)))
+            nest(limits, address, within(address, interval(centred(address, draws[address], value))))
     return limits
 
 
@@ -251,9 +253,9 @@ def centred(address: Address, draws: Draws, estimate: float) -> Draws:
     return draws - np.median(draws) + estimate if address[-1].startswith(HUBNESS) else draws
 
 
-def interval(draws: Draws, level: float = 0.95) -> list[float]:
-    """[low, high], the equal-tailed percentiles that hold ``level`` of the draws."""
-    return np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]).tolist()
+def interval(draws: Draws) -> list[float]:
+    """[low, high], the equal-tailed percentiles that hold 95% of the draws."""
+    return np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -1,7 +1,5 @@
 """Rows of vectors: checked and scaled where they come in; and equal rows."""
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -16,39 +14,29 @@ _AT_ONCE = 256  # rows of 1,024 numbers in float64 stay in the cache
 _KEY = 8  # values of a vector that tell most vectors apart
 
 
-def checked(
-    where: str,
-    ids: Int64[np.ndarray, " rows"],
-    vectors: Float[np.ndarray, "rows dim"],
-    similarity: str,
-    label: Callable[[np.ndarray], str],
-) -> Float[np.ndarray, "rows dim"]:
+def checked(where: str, vectors: Float[np.ndarray, "rows dim"], similarity: str) -> Float[np.ndarray, "rows dim"]:
     """The vectors as float32, of length 1 under similarity ``cosine``. vectors: float16, float32 or
-    float64; label: some ids for a message.
+    float64.
 
-    Raises UsageError for another similarity than PRODUCTS; InputError for no rows, repeated ids,
-    NaN, values that are infinite or beyond float32, and vectors of length zero under ``cosine``."""
+    Raises UsageError for another similarity than PRODUCTS; InputError for no rows, NaN, values that
+    are infinite or beyond float32, and vectors of length zero under ``cosine``."""
 
-    def refuse(wrong: np.ndarray, problem: str, remedy: str = "") -> None:
-        if len(wrong):
-            raise InputError(f"{where}: {len(wrong)} {problem}: {label(wrong)}{remedy}")
+    def refuse(wrong: Bool[np.ndarray, " rows"], problem: str) -> None:
+        if wrong.any():
+            raise InputError(f"{where}: {wrong.sum()} {problem}, the first is row {wrong.argmax()} (counted from 0)")
 
     if similarity not in PRODUCTS:
         raise UsageError(unknown("similarity", similarity, PRODUCTS))
     if not vectors.size:
         raise InputError(f"{where}: no vectors: the array is {vectors.shape[0]} x {vectors.shape[1]}")
-    values, counts = np.unique(ids, return_counts=True)
-    refuse(values[counts > 1], "ids occur more than once")
-    refuse(ids[~_finite(vectors)], "rows hold NaN or infinite values")
+    refuse(~_finite(vectors), "rows hold NaN or infinite values")
     narrow = torch.empty(vectors.shape).numpy()  # memory as torch aligns it
     if similarity == "cosine":
-        refuse(
-            ids[_scale(vectors, narrow)], "rows have length zero and no cosine", "; leave them out, or compare by dot"
-        )
+        refuse(_scale(vectors, narrow), "rows have length zero, which have no cosine (compare by dot)")
     else:
         with np.errstate(over="ignore"):
             narrow[:] = vectors
-    refuse(ids[~_finite(narrow)], "rows hold values too large for float32")
+    refuse(~_finite(narrow), "rows hold values too large for float32")
     return narrow
 
 

@@ -1,9 +1,8 @@
 """Vectors or fragments of images and captions: of a run, of files or of arrays."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from vse_pipe.artifacts import embeddings, identity, names
 from vse_pipe.artifacts.embeddings import FragmentSide, Side
 from vse_pipe.artifacts.images import PROPOSAL
 from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core import text
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import require, sha256
 from vse_pipe.project import paths
@@ -114,9 +114,8 @@ class Vectors:
         caption's image, None where nothing says it. where: names of the two arguments; similarity,
         partner: as in ``of_files``."""
         book, named = Book(), np.full(len(captions), NO_IMAGE) if owners is None else owners
-        label = partial(book.label, "row")
         sides = [
-            _side(name, np.arange(len(vectors)), image_ids, vectors, {}, similarity, label)
+            _side(name, np.arange(len(vectors)), image_ids, vectors, {}, similarity)
             for name, vectors, image_ids in zip(where, (images, captions), (np.arange(len(images)), named), strict=True)
         ]
         return cls(sides[0], sides[1], where, book=book)._of_one_model(partner)
@@ -266,10 +265,9 @@ def _side_of_file(
 ) -> Side:
     """A side without rows where there is no file. is_counted: rows without ids have their numbers
     as ids, also in judgements."""
-    label = partial(book.label, key)
     if path is None:
         none = np.empty(0, np.int64)
-        return _side("", none, none, np.empty((0, 0), np.float32), {}, similarity, label)
+        return _side("", none, none, np.empty((0, 0), np.float32), {}, similarity)
     if path.suffix == ".parquet" and (file := ids or owners):
         raise UsageError(f"{file}: {path} has ids of its own")
     content = files.read_vectors(path, key)
@@ -278,13 +276,15 @@ def _side_of_file(
     if stored is not None or is_counted:
         stored = pa.array(numbers).cast(pa.string()) if stored is None else stored
         numbers = book.numbers(key, str(ids or path), stored)
+        if len(repeated := numbers[text.repeats(numbers)[0]]):
+            raise InputError(f"{ids or path}: {len(repeated)} ids occur more than once: {book.label(key, repeated)}")
     images: np.ndarray = numbers
     if key == "caption_id":
         named = content.owners if owners is None else files.read_ids(owners, count, str(path))
         images = np.full(count, NO_IMAGE)
         if named is not None:
             images = book.numbers("image_id", str(owners or path), named)
-    return _side(str(path), numbers, images, content.vectors, content.about, similarity, label)
+    return _side(str(path), numbers, images, content.vectors, content.about, similarity)
 
 
 def _side(
@@ -294,10 +294,9 @@ def _side(
     vectors: np.ndarray,
     about: dict[str, str],
     similarity: str,
-    label: Callable[[np.ndarray], str],
 ) -> Side:
     if where:
-        vectors = rows.checked(where, ids, vectors, similarity, label)
+        vectors = rows.checked(where, vectors, similarity)
     splits = np.broadcast_to(np.array(WHOLE), len(ids))
     return Side(ids, image_ids, splits, vectors, {**about, "similarity": similarity})
 
