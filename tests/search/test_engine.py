@@ -19,7 +19,7 @@ from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.search.query import TO_CAPTIONS, TO_IMAGES
+from vse_pipe.search.query import IMAGE, PHOTO, TO_CAPTIONS, TO_IMAGES, Limits, Term
 from vse_pipe.search.show import answer_document
 from vse_pipe.train.trained import Trained
 
@@ -38,6 +38,14 @@ def ranked(run, inference, direction):
     table = evaluation.read_ranks(paths.evaluated(run, inference))
     table = table.filter(pc.equal(table["direction"], direction))
     return dict(zip(table["query_id"].to_pylist(), table["top"].to_pylist(), strict=True))
+
+
+def of_photo(content):
+    return (Term(PHOTO, "a photo", content=content),), Limits(5)
+
+
+def of_image(number, k=10):
+    return (Term(IMAGE, str(number)),), Limits(k)
 
 
 def queries():
@@ -66,7 +74,7 @@ def test_a_caption_and_an_image_of_test_find_what_the_evaluation_ranked_for_them
             must_agree(engine.by_text(text, TEST).hits, wanted[number])
     engine, wanted = opened(run, "is"), ranked(run, "is", TO_CAPTIONS)
     for number in list(wanted)[:4]:
-        everything = engine.by_image_id(number, engine.counts["captions"]).hits
+        everything = engine.ask(*of_image(number, engine.counts["captions"])).hits
         score = {hit.caption_id: hit.score for hit in everything}
         theirs = [score[caption] for caption in wanted[number]]
         np.testing.assert_allclose([hit.score for hit in everything[:10]], theirs, atol=1e-4)
@@ -99,20 +107,20 @@ def test_a_photo_finds_what_the_same_image_of_the_data_set_finds(opened, run):
     number = engine.by_text("a red disc", 1).hits[0].image_id
     scores = [
         [hit.score for hit in answer.hits]
-        for answer in (engine.by_image(engine.picture(number).read_bytes(), 5), engine.by_image_id(number, 5))
+        for answer in (engine.ask(*of_photo(engine.picture(number).read_bytes())), engine.ask(*of_image(number, 5)))
     ]
     np.testing.assert_allclose(*scores, atol=1e-4)
 
 
 WORDS = "no word of the sentence is in the vocabulary of texts 'words'"
 CRITERIA = "search with csls, dual_is, is, nnn, nns, sinkhorn"
-PHOTO = r"^a photo is (empty|no image in a known format)"
+NO_PHOTO = r"^a photo is (empty|no image in a known format)"
 PRECOMP = "features 'precomp' were computed elsewhere.*image:ID"
 REFUSED = [
     (lambda opened: opened().by_text(""), InputError, "the sentence is empty"),
     (lambda opened: opened().by_text("zorg blarg"), InputError, WORDS),
-    (lambda opened: opened().by_image(b""), InputError, PHOTO),
-    (lambda opened: opened("given").by_image(b""), UsageError, PRECOMP),
+    (lambda opened: opened().ask(*of_photo(b"")), InputError, NO_PHOTO),
+    (lambda opened: opened("given").ask(*of_photo(b"")), UsageError, PRECOMP),
     (lambda opened: opened("sum", "gm"), UsageError, CRITERIA),
     (lambda opened: opened("sum", "qb_norm"), UsageError, CRITERIA),
     (lambda opened: opened("summ"), UsageError, r"unknown run 'summ'; did you mean 'sum'\?"),
@@ -122,7 +130,7 @@ REFUSED = [
         InputError,
         r"nothing of split 'train'; .*name 'train' in embed\.splits",
     ),
-    (lambda opened: opened().by_image_id(6), InputError, "run 'sum' has embedded no image_id 6"),
+    (lambda opened: opened().ask(*of_image(6)), InputError, "run 'sum' has embedded no image_id 6"),
 ]
 
 
@@ -140,7 +148,7 @@ def test_unknown_words_are_named_once_and_long_sentences_are_cut(opened):
     assert (answer.notes, len(answer.hits)) == (("only the first 20 words are read",), TEST)
     assert opened("bags").by_text("there is a red disc and a zorg").unknown == ("zorg",)
     assert len(opened().by_text("a red disc", 10**6).hits) == TEST
-    assert opened("given").by_image_id(5).hits
+    assert opened("given").ask(*of_image(5)).hits
 
 
 def _other_texts() -> None:
@@ -170,7 +178,7 @@ def test_what_is_missing_or_of_another_run_names_the_command(opened, change, err
     with pytest.raises(error, match=message):
         opened().by_text("a red disc")
     if "train --run" in message:
-        assert opened().by_image_id(5).hits, "an image of the data set needs no model"
+        assert opened().ask(*of_image(5)).hits, "an image of the data set needs no model"
 
 
 def test_a_picture_is_found_inside_its_root_only(opened):
@@ -243,7 +251,7 @@ def test_every_hit_says_where_each_word_matched(opened, run):
         assert [entry["weight"] for entry in found] == pytest.approx(weights.amax(dim=0).tolist(), abs=1e-5)
         assert all(entry["box"] is None or len(entry["box"]) == 4 for entry in found)
     json.dumps(document, allow_nan=False)
-    assert not engine.by_image_id(answer.hits[0].image_id).regions
+    assert not engine.ask(*of_image(answer.hits[0].image_id)).regions
     shutil.rmtree(paths.extracted("toy", "grid"))
     assert opened(run).by_text("a red disc", 3).regions[0][0]["box"] is None
     assert not opened("sum").by_text("a red disc").regions

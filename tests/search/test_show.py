@@ -7,7 +7,7 @@ import pytest
 from tests.report.browser import Browser, installed
 from tests.search.project import HOSTILE, SPLITS
 from vse_pipe.core.errors import UsageError
-from vse_pipe.search.query import TO_CAPTIONS, TO_IMAGES
+from vse_pipe.search.query import PHOTO, TO_CAPTIONS, TO_IMAGES, Limits, Term
 from vse_pipe.search.show import answer_document, check_free, page, write_page
 
 TEST = SPLITS.count("test")
@@ -42,7 +42,9 @@ def test_pictures_have_a_text_and_captions_and_query_are_text(written):
 def test_the_image_asked_with_is_shown_and_what_cannot_be_read_is_left_out(opened):
     engine = opened()
     content = engine.picture(5).read_bytes()
-    told = answer_document(engine, engine.by_image(content, 3, "photo.png"), TO_CAPTIONS, "as asked")
+    told = answer_document(
+        engine, engine.ask((Term(PHOTO, "photo.png", content=content),), Limits(3)), TO_CAPTIONS, "as asked"
+    )
     html = page(told, engine.content, content)
     assert ('alt="The image asked with: photo.png"' in html, html.count("<li>\n    <figure>")) == (True, 3)
     told = answer_document(engine, engine.by_text("a red disc", 1), TO_IMAGES, "as asked")

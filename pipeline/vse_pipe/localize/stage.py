@@ -131,8 +131,8 @@ def read_inputs(params: Params, run: str) -> tuple[Vectors, BoxSide, BoxSide]:
 def _identities(prepared: Path, folder: Path, split: str) -> identity.Inputs:
     """Of all that a localisation is made from. folder: of the embeddings."""
     read = identity.inputs_of(folder, (PROPOSAL, split)) | identity.parts_of(folder)
-    own = identity.parts_of(prepared, "phrases", "regions")[str(prepared)]
-    read[str(prepared)] = read.get(str(prepared), {}) | own
+    texts = identity.parts_of(prepared, "phrases", "regions")[str(prepared)]
+    read[str(prepared)] = read.get(str(prepared), {}) | texts
     return read | identity.inputs_of(prepared, (split,))
 
 

@@ -98,7 +98,7 @@ HOLDS, FAILS, UNSURE, NONE = "holds", "does not hold", "cannot be told from thes
 @dataclass(frozen=True)
 class Judged:
     """left, right: the sides, ``hal (nns)``. difference: left - right, whose A is the right side;
-    None for the given ``reason``. alone: two-sided p of this claim; p: corrected (Holm) for all
+    None for the given ``reason``. single_p: two-sided p of this claim; p: corrected (Holm) for all
     claims of the file with a verdict."""
 
     claim: PaperClaim
@@ -107,7 +107,7 @@ class Judged:
     verdict: str = UNSURE
     reason: str = ""
     difference: Difference | None = None
-    alone: float | None = None
+    single_p: float | None = None
     p: float | None = None
 
 
@@ -131,9 +131,9 @@ def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unk
         objections = (_objection(params, names, file, claim, *side) for side in sides)
         objection = next(filter(None, objections), None)
         verdicts.append(_judged(claim, *sides, objection or compared(*sides)))
-    judgeable = [verdict.alone for verdict in verdicts if verdict.alone is not None]
+    judgeable = [verdict.single_p for verdict in verdicts if verdict.single_p is not None]
     corrected = iter(holm(judgeable))
-    return [verdict if verdict.alone is None else _decided(verdict, next(corrected)) for verdict in verdicts]
+    return [verdict if verdict.single_p is None else _decided(verdict, next(corrected)) for verdict in verdicts]
 
 
 def _objection(
@@ -189,7 +189,7 @@ def _judged(claim: PaperClaim, left: Side, right: Side, figures: dict[tuple[str,
         return replace(bare, verdict=NONE, reason=figures)
     difference = figures.get(tuple(claim.figure.split(".")))
     if difference is not None and difference.doubt is not None:
-        return replace(bare, difference=difference, alone=_p_value(claim, difference, difference.doubt))
+        return replace(bare, difference=difference, single_p=_p_value(claim, difference, difference.doubt))
     reason = "a matching's tables do not hold this figure query by query"
     return replace(bare, verdict=NONE, reason=reason, difference=difference)
 
@@ -284,7 +284,7 @@ def _plain(verdict: Judged) -> dict[str, Any]:
     if row is not None:
         plain |= {"left_values": row.b_values, "right_values": row.a_values, "difference": row.difference}
         if verdict.p is not None:
-            plain |= {"interval": row.interval, "p_alone": verdict.alone, "p": verdict.p}
+            plain |= {"interval": row.interval, "p_alone": verdict.single_p, "p": verdict.p}
         figures = plain.keys() & {"left_values", "right_values", "difference", "interval", "p_alone", "p"}
         plain |= {name: np.round(plain[name], 6).tolist() for name in figures}
     return plain

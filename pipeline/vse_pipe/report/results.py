@@ -273,8 +273,8 @@ class Localisation:
 
     def comparable(self, right: "Localisation") -> bool:
         """Do both have the same mentions of the same pictures?"""
-        mentions, others = (run.mentions.index.sort_values() for run in (self, right))
-        return self.catalogue.folder == right.catalogue.folder and mentions.equals(others)
+        left, mentions = (run.mentions.index.sort_values() for run in (self, right))
+        return self.catalogue.folder == right.catalogue.folder and left.equals(mentions)
 
 
 def repeated(name: str, models: Sequence[RunResult], params: Params) -> RunResult:

@@ -67,23 +67,12 @@ class Engine:
         """The images that fit a sentence best. Raises InputError without a known word."""
         return self.ask((Term(query.TEXT, text),), Limits(k))
 
-    def by_image(self, content: bytes, k: int = 10, name: str = "a photo") -> Answer:
-        """The captions that fit a photo best. content: bytes of its file; name: in the answer.
-        Raises InputError if it is no picture, UsageError if the run's features were computed
-        elsewhere."""
-        return self.ask((Term(query.PHOTO, name, content=content),), Limits(k))
-
-    def by_image_id(self, image_id: int | str, k: int = 10) -> Answer:
-        """The captions that fit an image of the data set, of any split, without loading a model.
-        Raises InputError for an unknown image, UsageError for text if ids are numbers."""
-        return self.ask((Term(query.IMAGE, str(image_id)),), Limits(k))
-
     def ask(self, parts: Sequence[Term], limits: Limits = _TEN) -> Answer:
         """The items that fit a query of any parts, see ``Scoring.scores``, corrected by the bank of
         their direction. Images of the query are no hits.
 
-        Raises as ``query.direction``, ``Catalogue.fitting``, ``Scoring.scores``, ``by_text`` and
-        ``by_image_id``.
+        Raises as ``query.direction``, ``Catalogue.fitting`` and ``Scoring.scores``, InputError
+        without a known word, for a file that is no picture and for an unknown image.
         """
         direction = query.direction(parts, limits.to, self.counts["captions"])
         if direction == query.TO_CAPTIONS and not self.counts["captions"]:
@@ -119,7 +108,7 @@ class Engine:
 
     def picture(self, image_id: int | str) -> Path | None:
         """The path of an image of the data set, as of ``Catalogue.path``; None if the file is
-        missing or only features exist. Raises as ``by_image_id``."""
+        missing or only features exist."""
         return self._catalogue.path(self._catalogue.image_number(image_id))
 
     def content(self, image_id: int | str) -> bytes | None:

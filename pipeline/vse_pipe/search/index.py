@@ -98,9 +98,11 @@ def missing_entries(params: Params, source: str, dataset: str, run: str) -> dict
     entries: dict[str, dict] = {}
     if dataset not in params.datasets:
         entries["datasets"] = {dataset: _folder_dataset(source)}
-    alike = [name for name, entry in params.features.items() if (entry.dataset, entry.backbone) == (dataset, backbone)]
-    features = alike[0] if alike else f"{node.features}_{dataset}"
-    if not alike:
+    matching = [
+        name for name, entry in params.features.items() if (entry.dataset, entry.backbone) == (dataset, backbone)
+    ]
+    features = matching[0] if matching else f"{node.features}_{dataset}"
+    if not matching:
         source_entry = read_document(paths.PARAMS)["features"][node.features]
         removed = ("dataset", "on_error", "max_errors")
         options = {key: value for key, value in source_entry.items() if key not in removed}

@@ -170,8 +170,8 @@ def _pairs_of_noise(audit: PairAudit, collector: Collector) -> dict:
 
 def _suspect(row: dict[Any, Any], previews: Previews) -> dict:
     takes_other = not pd.isna(row["proposal"]) and row["proposal"] == "picture"
-    other = previews.query(int(row["other"]), "image_to_text") if takes_other else None
-    return {**row, **previews.pair(row), "other": other}
+    proposed = previews.query(int(row["other"]), "image_to_text") if takes_other else None
+    return {**row, **previews.pair(row), "other": proposed}
 
 
 _LIBRARIES = ("vse-pipe", "torch", "torchvision", "numpy", "pandas", "pyarrow", "dvc")
