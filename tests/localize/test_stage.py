@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
 from tests import regions_project as made
@@ -140,9 +139,6 @@ def test_what_cannot_be_localised_is_one_line_and_leaves_nothing(project) -> Non
     made.write_embedded("toy", without=elsewhere)
     refused(InputError, "no picture of split 'test' has a phrase and a proposal; see the splits that data set 'boxes'")
     made.write_embedded("toy")
-    pq.write_table(boxes.replace_schema_metadata(None), FOLDER / regions.NAME)
-    refused(InputError, "its footer does not say 'source'; make it again")
-    regions.write(FOLDER, boxes, str(regions.source(boxes)))
     table = regions.read_phrases(FOLDER)
     regions.write_phrases(FOLDER, table.filter(pc.not_equal(table["phrase_id"], table["phrase_id"][-1])))
     refused(IntegrityError, "embeds other phrase_id than the data set; run `vse-pipe embed")
