@@ -23,14 +23,14 @@ def _read(path: Path, images: int = 4, captions: int = 8) -> np.ndarray:
 
 
 BAD = [
-    ([0, 1, 2], "int64", r"shape \(3,\) of int64; expected whole numbers, one for each of 4 train images"),
-    ([1, 2, 3, 4], "int64", r"entries 1 to 4; expected positions 0 to 3"),
-    ([0, 1, 2, 2**63], "uint64", f"entries 0 to {2**63}"),
-    ([0, 1, 1, 3], "int64", "positions 0 to 3, each once"),
+    ([0, 1, 2], "int64", r"int64 \(3,\) is no index; expected a position, 0 to 3, for each of 4 train images"),
+    ([1, 2, 3, 4], "int64", "is no index"),
+    ([0, 1, 2, 2**63], "uint64", "uint64 .* is no index"),
+    ([0, 1, 1, 3], "int64", "each once"),
 ]
 
 
-@pytest.mark.parametrize(("values", "dtype", "message"), BAD, ids=[message[:24] for *_, message in BAD])
+@pytest.mark.parametrize(("values", "dtype", "message"), BAD, ids=str)
 def test_refuses_what_is_no_index(tmp_path, values, dtype, message):
     with pytest.raises(InputError, match=message) as caught:
         _read(_saved(tmp_path, values, dtype))
@@ -47,7 +47,7 @@ def test_pickled_objects_are_not_loaded(tmp_path):
 
 def test_another_file_than_the_digest_is_of_or_none(tmp_path):
     path = _saved(tmp_path, [0, 1, 2, 3])
-    with pytest.raises(IntegrityError, match=f"sha256 is {sha256(path)}, but params.yaml says 00"):
+    with pytest.raises(IntegrityError, match=f"sha256 is {sha256(path)}, expected 00"):
         pairs.read_noise_index(path, "0" * 64, 4, 8)
     with pytest.raises(MissingResource, match=r"gone\.npy does not exist; put the index file there"):
         pairs.read_noise_index(tmp_path / "gone.npy", "0" * 64, 4, 8)

@@ -21,6 +21,7 @@ from vse_pipe.audit.doubts import losses
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json
 from vse_pipe.core.seeds import generator
+from vse_pipe.core.tables import read_csv
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
@@ -107,10 +108,10 @@ def test_a_row_per_training_pair_with_its_truth(trained):
     losses, mismatched = table["loss"].to_pylist(), table["mismatched"].to_pylist()
     assert metrics["auc"] == pytest.approx(naive.auc(losses, mismatched), abs=1e-6)
     assert metrics["average_precision"] == pytest.approx(naive.average_precision(losses, mismatched), abs=1e-6)
-    histogram = artefact.read_histogram(folder)
+    histogram = read_csv(folder / artefact.HISTOGRAM)
     assert histogram["pairs"].sum() == table.num_rows == metrics["pairs"]
     assert histogram["mismatched"].sum() == metrics["mismatched"]
-    assert artefact.read_costs(folder) is None
+    assert not (folder / artefact.COSTS).exists()
     assert read_json(paths.DATA / "audit" / "half.timing.json")["seconds"] > 0
     before = _bytes()
     _audited(trained)
@@ -187,8 +188,8 @@ def test_what_a_scheme_recorded_of_its_transport_becomes_a_table(tmp_path, monke
     inject(params, "half")
     train(params, "mine", "cpu")
     refined = _audited(params, "mine")["refined"]
-    table = artefact.read_costs(paths.audited("mine"))
-    records = pairs.read_rematching(paths.trained("mine"))
+    table = read_csv(paths.audited("mine") / artefact.COSTS)
+    records = read_json(paths.trained("mine") / pairs.REMATCHING, list)
     assert records
     assert refined == {key: records[-1][key] for key in ("epoch", "alignment")}
     assert sorted(set(table.epoch)) == [record["epoch"] for record in records]

@@ -27,7 +27,7 @@ COMMANDS = [("prepare",), *EXTRACTED, ("inject",), ("train",), ("embed",), ("eva
 FILTERS = {"filters": 8, "image_size": 32, "size": 5}
 SECTIONS = {
     "datasets": {"toy": {"format": "webdataset", "source": "shards", "on_error": "skip"}},
-    "features": {"filters": {"dataset": "toy", "backbone": "random_filters", "on_error": "skip", **FILTERS}},
+    "features": {"filters": {"dataset": "toy", "backbone": "random_filters", **FILTERS}},
     "noises": {"clean": {"dataset": "toy", "protocol": "image", "rate": 0.0}},
     "runs": {"sum": {**PARAMS["runs"]["sum"], "features": "filters"}},
     "train": {**PARAMS["train"], "epochs": 1},

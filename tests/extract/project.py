@@ -72,10 +72,13 @@ def params(backbone: str = "torchvision", seed: int = 1, **options) -> Params:
     """params.yaml with features.small: ``backbone`` with ``options``, among them on_error and max_errors; for torchvision on top
     of a small network, for random filters of few."""
     Path("params.yaml").write_text(PARAMS.replace("inferences: []", "inferences: [nns]"))
-    told = {key: options.pop(key) for key in ("on_error", "max_errors") if key in options}
+    told = {key: options.pop(key) for key in ("max_errors",) if key in options}
+    on_error = options.pop("on_error", "fail")
     options = DEFAULTS.get(backbone, {}) | options
     small = FeatureSet(dataset="tiny", backbone=Member(backbone, BACKBONES.options(backbone)(**options)), **told)
-    return replace(load(Path("params.yaml")), seed=seed, features={"small": small})
+    loaded = load(Path("params.yaml"))
+    datasets = {name: node.model_copy(update={"on_error": on_error}) for name, node in loaded.datasets.items()}
+    return replace(loaded, seed=seed, datasets=datasets, features={"small": small})
 
 
 OUT = Path("data/extract/tiny/small")

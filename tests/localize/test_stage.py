@@ -15,6 +15,7 @@ from tests.sealed import sealed
 from tests.toy_project import load_params
 from vse_pipe.artifacts import embeddings, identity, localisation, regions
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
+from vse_pipe.core.files import read_json
 from vse_pipe.localize.stage import localize
 from vse_pipe.project import paths
 
@@ -80,7 +81,7 @@ def test_figures_and_rows_are_those_of_loops_over_the_files_and_the_same_bytes_a
     low, high = metrics["all"]["intervals"]["r@1"]
     assert low <= metrics["all"]["r@1"] <= high
     assert set(metrics["types"]) == {"warm", "cool", "plain"}
-    assert localisation.read_metrics(paths.localized("toy")) == json.loads(json.dumps(metrics))
+    assert read_json(paths.localized("toy") / localisation.METRICS) == json.loads(json.dumps(metrics))
     first = {name: (paths.localized("toy") / name).read_bytes() for name in localisation.FILES}
     localized()
     assert {name: (paths.localized("toy") / name).read_bytes() for name in localisation.FILES} == first

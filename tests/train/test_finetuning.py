@@ -13,6 +13,7 @@ from tests.train.painted import RUN, loaded, original
 from tests.train.some import check_resumes, files_of, history
 from vse_pipe.artifacts import embeddings, features, model_files, pairs
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
+from vse_pipe.core.files import read_json
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract.stage import extract
 from vse_pipe.inject.stage import inject
@@ -119,7 +120,7 @@ def test_l2rm_rematches_images_that_the_network_is_trained_on(painted_project):
     run = {**RUN, "scheme": "l2rm", "noise": "half", "options": {"scheme": {"warm_up": 1, "cost_lr": 1e-3}}}
     inject(loaded(FT, run=run), "half")
     check_resumes(loaded(FT, run=run), "ft", 3)
-    assert [record["epoch"] for record in pairs.read_rematching(paths.trained("ft"))] == [2, 3, 4]
+    assert [record["epoch"] for record in read_json(paths.trained("ft") / pairs.REMATCHING, list)] == [2, 3, 4]
 
 
 def test_embeddings_are_those_of_the_trained_network(painted_project, monkeypatch):

@@ -11,11 +11,10 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import decisions
 from vse_pipe.core import tables
-from vse_pipe.core.files import read_json, require, write_csv, write_json
-from vse_pipe.core.tables import field, read_csv
+from vse_pipe.core.files import write_csv, write_json
+from vse_pipe.core.tables import field
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
-
 COSTS_COLUMNS = ("epoch", "by", "low", "high", "matched", "mismatched")
 SCHEMA = tables.schema(
     "audit 1",
@@ -42,7 +41,6 @@ SCHEMA = tables.schema(
 )
 
 DOUBTS = "doubts.parquet"
-
 DOUBTS_SCHEMA = tables.schema(
     "doubts 1",
     field("caption_id", pa.int64(), "unique"),
@@ -76,21 +74,4 @@ def write(folder: Path, pairs: pa.Table, metrics: dict, histogram: pd.DataFrame,
 
 
 read_pairs = tables.Artefact(PAIRS, SCHEMA).read
-
-
-def read_doubts(folder: Path) -> pa.Table:
-    return tables.read(folder / DOUBTS, DOUBTS_SCHEMA)
-
-
-def read_metrics(folder: Path) -> dict:
-    return read_json(require(folder / METRICS))
-
-
-def read_histogram(folder: Path) -> pd.DataFrame:
-    return read_csv(folder / HISTOGRAM)
-
-
-def read_costs(folder: Path) -> pd.DataFrame | None:
-    """None where the run's scheme moves nothing."""
-    path = folder / COSTS
-    return read_csv(path) if path.exists() else None
+read_doubts = tables.Artefact(DOUBTS, DOUBTS_SCHEMA).read

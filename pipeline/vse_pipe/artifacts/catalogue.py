@@ -34,6 +34,8 @@ class Catalogue:
         for table in (images, captions):
             require(folder / table.NAME)
         pictures, texts = (tables.read(folder / table.NAME, table.SCHEMA) for table in (images, captions))
+        if names.NAME in tables.footer(pictures):
+            require(folder / names.NAME)
         return cls(folder, pictures, texts, names.read(folder))
 
     @property

@@ -18,7 +18,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -103,28 +102,23 @@ def with_names(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tup
     ``query_id``; null for a side with numbers."""
     if names is None:
         return table, schema
-    parts = []
+    parts = [table.filter(pc.equal(table["direction"], direction)) for direction in DIRECTIONS]
     sides = (("image_id", "caption_id"), ("caption_id", "image_id"))
-    for direction, (query_key, item_key) in zip(DIRECTIONS, sides, strict=True):
-        part = table.filter(pc.equal(table["direction"], direction)).combine_chunks()
-        keys = {"query_id": query_key, "item_id": item_key, "image_id": "image_id", "top": item_key}
-        for column in [name for name in _NAMES if name in schema.names]:
-            ids = part[column].combine_chunks()
-            texts = _texts(names, keys[column], (ids.flatten() if column == "top" else ids).to_numpy())
-            values = pa.ListArray.from_arrays(ids.offsets, texts) if column == "top" else texts
-            part = part.append_column(_NAMES[column], values)
-        parts.append(part)
-    joined = pa.concat_tables(parts)
-    fields = [
-        field(name, joined.schema.field(name).type, f"of {column}, where that is text", nullable=True)
-        for column, name in _NAMES.items()
-        if column in schema.names
-    ]
-    return joined, pa.schema([*schema, *fields], metadata=schema.metadata)
+    for column in [name for name in _NAMES if name in schema.names]:
+        texts = []
+        for part, (query_key, item_key) in zip(parts, sides, strict=True):
+            key = {"query_id": query_key, "image_id": "image_id"}.get(column, item_key)
+            texts.append(_texts(names, key, part[column].combine_chunks()))
+        about = f"of {column}, where that is text"
+        schema = schema.append(field(_NAMES[column], texts[0].type, about, nullable=True))
+        table = table.append_column(_NAMES[column], pa.chunked_array(texts))
+    return table, schema
 
 
-def _texts(names: TextIds, key: str, ids: np.ndarray) -> pa.Array:
-    texts = names.texts(key, ids)
+def _texts(names: TextIds, key: str, ids: pa.Array) -> pa.Array:
+    if pa.types.is_list(ids.type):
+        return pa.ListArray.from_arrays(ids.offsets, _texts(names, key, ids.flatten()))
+    texts = names.texts(key, ids.to_numpy())
     return pa.nulls(len(ids), pa.string()) if texts is None else texts
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import regions
 from vse_pipe.core import tables
-from vse_pipe.core.files import read_json, require, write_json
+from vse_pipe.core.files import write_json
 from vse_pipe.core.tables import field
 
 METRICS, RANKS = "metrics.json", "ranks.parquet"
@@ -36,10 +36,6 @@ def write(folder: Path, ranks: pa.Table, metrics: dict, source: str) -> None:
     """metrics: finite numbers, strings, null and dictionaries; source: of whole pictures."""
     _RANKS.write(folder, ranks, {"source": source})
     write_json(folder / METRICS, metrics)
-
-
-def read_metrics(folder: Path) -> dict:
-    return read_json(require(folder / METRICS))
 
 
 def source(ranks: pa.Table) -> Path:

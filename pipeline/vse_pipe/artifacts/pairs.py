@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from vse_pipe.core import arrays, tables
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
-from vse_pipe.core.files import read_json, sha256, write_json
+from vse_pipe.core import arrays, tables, weights
+from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.core.tables import field
 
 NAME, WEIGHT, KEPT = "pairs.parquet", "weight", "kept"
+TEACHER, REMATCHING = "teachers.json", "rematching.json"
 SCHEMA = tables.schema(
     "pairs 2",
     field("caption_id", pa.int64(), "unique"),
@@ -68,45 +68,14 @@ def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) ->
     """
     if not path.is_file():
         raise MissingResource(f"{path} does not exist; put the index file there or correct `path`")
-    actual = sha256(path)
-    if actual != digest:
-        raise IntegrityError(
-            f"{path}: sha256 is {actual}, but params.yaml says {digest}; fetch the file again or correct `sha256`"
-        )
+    weights.check(path, digest)
     index = np.array(arrays.open_npy(path, InputError))
-    if index.ndim != 1 or index.dtype.kind not in "iu" or len(index) not in (n_images, n_captions):
+    is_index = index.ndim == 1 and index.dtype.kind in "iu" and len(index) in (n_images, n_captions)
+    if is_index and len(index) == n_images:
+        is_index = len(np.unique(index)) == n_images
+    if not is_index or index.min() < 0 or index.max() >= n_images:
         raise InputError(
-            f"{path}: shape {index.shape} of {index.dtype}; expected whole numbers, one for each of {n_images} train images "
-            f"or of {n_captions} train captions"
-        )
-    is_permutation = len(index) == n_images
-    if index.min() < 0 or index.max() >= n_images or (is_permutation and len(np.unique(index)) < n_images):
-        once = ", each once" * is_permutation
-        raise InputError(
-            f"{path}: entries {index.min()} to {index.max()}; expected positions 0 to {n_images - 1}{once}"
+            f"{path}: {index.dtype} {index.shape} is no index; expected a position, 0 to {n_images - 1}, "
+            f"for each of {n_images} train images, each once, or of {n_captions} train captions"
         )
     return index.astype(np.int64)
-
-
-TEACHER = "teachers.json"
-
-
-def write_teacher(folder: Path, entries: list[dict]) -> None:
-    write_json(folder / TEACHER, entries)
-
-
-def read_teacher(folder: Path) -> list[dict]:
-    """Raises InputError when the file is missing."""
-    return read_json(folder / TEACHER, list)
-
-
-REMATCHING = "rematching.json"
-
-
-def write_rematching(folder: Path, records: list[dict]) -> None:
-    write_json(folder / REMATCHING, records)
-
-
-def read_rematching(folder: Path) -> list[dict]:
-    """Raises InputError when the file is missing, as for other schemes."""
-    return read_json(folder / REMATCHING, list)

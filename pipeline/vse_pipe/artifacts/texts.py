@@ -34,7 +34,6 @@ from vse_pipe.project import paths
 
 TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
 VOCABULARY, STATE, META = "vocabulary.json", "state.safetensors", "meta.json"
-
 SCHEMA = tables.schema(
     "texts 2",
     field("caption_id", pa.int64(), "unique; in the order of captions.parquet"),
@@ -43,8 +42,6 @@ SCHEMA = tables.schema(
 )
 _INDEX = tables.Artefact(INDEX, SCHEMA, "caption_id")
 _ARRAYS = {"tokens": TOKENS, "vectors": ARRAY, "fragments": ARRAY}
-# Keys of meta.json for shortened captions, zero vectors and tokens.
-_COUNTS = {"tokens": "cut", "vectors": "zero_rows", "fragments": "tokens"}
 # Consecutive rows of the array, numbers of rows of the captions in them, and a part of the count:
 # shortened captions, zero vectors or tokens.
 Block = tuple[np.ndarray, np.ndarray, int]
@@ -110,8 +107,8 @@ def write(
     """Replace ``folder`` from blocks of captions in the order of ``caption_ids``; one block is in
     memory at a time.
 
-    words and state: for transforming further captions. Returns the sum of the blocks' counts, which
-    is also in meta.json. Raises InputError for NaN and infinite values; then ``folder`` stays."""
+    words and state: for transforming further captions. Returns the sum of the blocks' counts.
+    Raises InputError for NaN and infinite values; then ``folder`` stays."""
     lengths: list[np.ndarray] = []
     counts: list[int] = []
 
@@ -130,7 +127,7 @@ def write(
         write_json(building / VOCABULARY, list(words))
         if state is not None:
             save_tensors(building / STATE, {name: np.ascontiguousarray(array) for name, array in state.items()})
-        _seal(building, {**meta, "kind": kind, "shape": shape, _COUNTS[kind]: sum(counts)})
+        _seal(building, {**meta, "kind": kind, "shape": shape})
     return sum(counts)
 
 

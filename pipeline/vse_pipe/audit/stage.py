@@ -14,7 +14,7 @@ from vse_pipe.audit.figures import figures
 from vse_pipe.core import console
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import whole_folder
+from vse_pipe.core.files import read_json, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths
@@ -57,7 +57,8 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
             "mixture": losses.described(mixture),
         }
         # A scheme that transports nothing has no records.
-        if records := pairs.read_rematching(trained) if (trained / pairs.REMATCHING).exists() else []:
+        moved = trained / pairs.REMATCHING
+        if records := read_json(moved, list) if moved.exists() else []:
             metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment")}
         histogram = losses.loss_histogram(values, mixture, mismatched)
         with whole_folder(out) as folder:

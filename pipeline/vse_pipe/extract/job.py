@@ -76,7 +76,7 @@ class Job:
 
     table: image_id, file, sha256 and size of every image; a million images take 120 MB. about:
     everything that the features depend on. reused: int64 (N,), the row of each image in
-    ``earlier``, features of the same kind, -1 without one.
+    ``earlier``, features of the same kind, -1 without one. skips: unreadable pictures are left out.
 
     ``digest`` says whether finished features are these, ``row_digest`` whether rows of earlier ones
     may be reused, ``shards_digest`` whether finished shards may."""
@@ -87,6 +87,7 @@ class Job:
     table: pa.Table
     backbone: Backbone
     reused: np.ndarray
+    skips: bool = False
     earlier: Features | None = None
 
     @cached_property
@@ -257,8 +258,7 @@ def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) 
     weighted = values.get("weights", "imagenet") != "imagenet"
     title = f"{spec}-{Path(weights).with_suffix('')}" if weighted else spec
     title = re.sub(r"[^A-Za-z0-9_.+-]", "-", title)
-    on_error = params.datasets[dataset].on_error
-    entry = FeatureSet(dataset=dataset, backbone=Member(name, options), on_error=on_error)
+    entry = FeatureSet(dataset=dataset, backbone=Member(name, options))
     if params.features.get(title, entry) != entry:
         raise UsageError(f"features.{title} of params.yaml has other options: give --features {title}, or rename it")
     return replace(params, features={**params.features, title: entry}), title

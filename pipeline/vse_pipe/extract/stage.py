@@ -5,7 +5,7 @@ import math
 import re
 import time
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +43,8 @@ def extract(params: Params, features: str, device: str = "auto", share: str | No
     node = params.features[features]
     out = paths.extracted(node.dataset, features)
     with locks.claim(out) if part is None else locks.share(out, part[0]):
-        job = plan(node, params.seed, devices.resolve_device(device))
+        skips = params.datasets[node.dataset].on_error == "skip"
+        job = replace(plan(node, params.seed, devices.resolve_device(device)), skips=skips)
         earlier = Earlier.read(out)
         if earlier is not None and earlier.is_of(job):
             require_allowed(job, earlier.failures, features)
@@ -110,17 +111,17 @@ def _compute(
 def require_allowed(job: Job, failures: dict[int, str], name: str) -> None:
     """Check the failures so far. name: of the features.
 
-    Raises InputError under ``fail`` for the first failure. Under ``skip`` it is raised for more
+    Raises InputError for the first failure. If the job skips pictures, it is raised for more
     than ``max_errors`` failures beside those that ``prepare`` listed, and when no image is left."""
     node, count, total = job.node, len(failures), job.table.num_rows
     rows = job.table.filter(np.isin(job.table["image_id"].to_numpy(), list(failures)))
     listed = pc.sum(pc.equal(rows["width"], 0)).as_py() or 0
     most = int(node.max_errors) if node.max_errors >= 1 else math.ceil(node.max_errors * total)
-    if not count or (node.on_error == "skip" and count - listed <= most and count < total):
+    if not count or (job.skips and count - listed <= most and count < total):
         return
     first = rows.slice(0, 1).to_pylist()[0]
     example = f"{first['file']} (image_id {first['image_id']}) {failures[first['image_id']]}"
-    if node.on_error != "skip":
+    if not job.skips:
         advice = f"set on_error: skip in datasets.{node.dataset}"
         raise InputError(f"extract {name}: {example}; to leave such images out, {advice}")
     beside = f" beside {listed} of prepare's" if listed else ""

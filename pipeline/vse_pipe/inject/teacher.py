@@ -9,7 +9,7 @@ from pathlib import Path
 from vse_pipe.artifacts import embeddings, identity, pairs
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import sha256, whole_folder
+from vse_pipe.core.files import read_json, sha256, whole_folder, write_json
 from vse_pipe.core.locks import claim
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
@@ -34,11 +34,11 @@ def teach(params: Params, name: str) -> Path:
         read = identity.parts_of(base)
         for run in models:
             read |= identity.parts_of(paths.embedded(run), "vectors")
-        entries = pairs.read_teacher(base) if node.noise in params.teachers else []
+        entries = read_json(base / pairs.TEACHER, list) if node.noise in params.teachers else []
         entries += [entry for run in models for entry in _entries(params, run, node.weight / len(models))]
         with whole_folder(out) as folder:
             shutil.copyfile(base / pairs.NAME, folder / pairs.NAME)
-            pairs.write_teacher(folder, entries)
+            write_json(folder / pairs.TEACHER, entries)
             inherited = identity.inputs_of(base)
             taught = hashlib.sha256(json.dumps([entries, read], sort_keys=True).encode()).hexdigest()
             identity.write(folder, inherited | read, {"pairs": sha256(folder / pairs.NAME), "teachers": taught})

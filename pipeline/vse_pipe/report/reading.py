@@ -6,6 +6,7 @@ from typing import Any
 
 from vse_pipe.artifacts import audit, captions, decisions, evaluation, identity, localisation, model_files
 from vse_pipe.artifacts.catalogue import Catalogue
+from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import read_json, require
 from vse_pipe.core.places import command_of
@@ -207,14 +208,16 @@ def _unconverged(params: Params, entries: list[ReportEntry], configs: dict[Path,
 
 
 def _audit(folder: Path) -> Audit:
-    metrics = audit.read_metrics(folder)
+    metrics = read_json(folder / audit.METRICS)
     # Ids stay integers in columns with nulls.
     pairs = audit.read_pairs(folder).to_pandas(integer_object_nulls=True).set_index("caption_id")
-    return Audit(folder.name, metrics, pairs, audit.read_histogram(folder), audit.read_costs(folder))
+    costs = folder / audit.COSTS
+    histogram = tables.read_csv(folder / audit.HISTOGRAM)
+    return Audit(folder.name, metrics, pairs, histogram, tables.read_csv(costs) if costs.exists() else None)
 
 
 def _pair_audit(params: Params, noise: str, folder: Path) -> PairAudit:
-    metrics = audit.read_metrics(folder)
+    metrics = read_json(folder / audit.METRICS)
     doubts = audit.read_doubts(folder).to_pandas(integer_object_nulls=True)
     first = doubts.sort_values("odds", ascending=False, kind="stable").head(_SUSPECTS)
     findings = decisions.read(require(folder / decisions.FINDINGS)).query("kind == 'pair'").set_index("id")
@@ -223,7 +226,7 @@ def _pair_audit(params: Params, noise: str, folder: Path) -> PairAudit:
 
 
 def _localisation(params: Params, run: str, folder: Path) -> Localisation:
-    metrics = localisation.read_metrics(folder)
+    metrics = read_json(folder / localisation.METRICS)
     _require({f"localize.{name}": value for name, value in params.localize.model_dump().items()}, metrics, folder)
     ranks = localisation.read_ranks(folder)
     catalogue = Catalogue.read(localisation.source(ranks))

@@ -104,7 +104,7 @@ def missing_entries(params: Params, source: str, dataset: str, run: str) -> dict
     features = matching[0] if matching else f"{node.features}_{dataset}"
     if not matching:
         source_entry = read_document(paths.PARAMS)["features"][node.features]
-        removed = ("dataset", "on_error", "max_errors")
+        removed = ("dataset", "max_errors")
         options = {key: value for key, value in source_entry.items() if key not in removed}
         entries["features"] = {features: {"dataset": dataset, **options, "max_errors": _MAX_ERRORS}}
     if not any((entry.run, entry.dataset) == (first, dataset) for entry in params.transfers.values()):

@@ -24,7 +24,7 @@ from vse_pipe.core import weights
 from vse_pipe.core.console import say
 from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
-from vse_pipe.core.files import sha256
+from vse_pipe.core.files import read_json, sha256
 from vse_pipe.core.text import SPECIAL
 from vse_pipe.core.word_vectors import read_word_vectors
 from vse_pipe.project import paths
@@ -87,7 +87,7 @@ class Teacher:
     @classmethod
     def read(cls, folder: Path, pairs: Pairs) -> "Teacher":
         """folder: contains teachers.json. Raises InputError where a pair has no vectors."""
-        entries = artifacts_pairs.read_teacher(folder)
+        entries = read_json(folder / artifacts_pairs.TEACHER, list)
         total = sum(entry["weight"] for entry in entries)
         image_ids, image_rows = np.unique(pairs.owners, return_inverse=True)
         caption_ids, caption_rows = np.unique(pairs.texts.caption_ids[pairs.places], return_inverse=True)

@@ -21,6 +21,7 @@ from vse_pipe.core import devices, processes
 from vse_pipe.core.console import say, titled, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.files import write_json
 from vse_pipe.core.locks import claim
 from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths
@@ -130,7 +131,7 @@ def _write(folder: Path, table: TrainTable, progress: Progress, config: dict) ->
     """The files of the trained model."""
     model_files.write_history(folder, progress.history)
     if progress.records:
-        pairs.write_rematching(folder, progress.records)
+        write_json(folder / pairs.REMATCHING, progress.records)
     weights, *peer = progress.best
     model_files.write(folder, weights, table.train_pairs.texts.words, config, *peer)
 

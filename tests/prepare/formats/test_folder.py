@@ -11,6 +11,7 @@ from PIL import Image
 from tests.pictures.corpus import bomb, saved
 from tests.prepare._data import picture, pictures, prepare, read
 from vse_pipe.artifacts import captions, identity, images, names
+from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.prepare.source import Source
@@ -121,6 +122,9 @@ def test_names_that_can_be_ids_are_and_others_are_left_out(photos):
     held, table = names.read(out), images.read(out)
     for number, file in zip(table["image_id"].to_pylist(), table["file"].to_pylist(), strict=True):
         assert (held.number("image_id", file), held.label("image_id", number)) == (number, file)
+    (out / names.NAME).unlink()
+    with pytest.raises(InputError, match=r"names\.parquet does not exist"):
+        Catalogue.read(out)
 
 
 def test_what_is_no_folder_of_pictures(photos):

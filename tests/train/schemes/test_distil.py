@@ -19,6 +19,7 @@ from tests.train.losses.contract import DRAWN, check_slope, some_batch, some_sco
 from tests.train.some import CPU, ready, some_pairs, some_scheme
 from vse_pipe.artifacts import features, identity, pairs, texts
 from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.files import read_json, write_json
 from vse_pipe.embed.stage import embed
 from vse_pipe.inject.teacher import teach
 from vse_pipe.project import paths
@@ -117,7 +118,7 @@ def _table(params):
 def test_teachers_are_told_and_their_similarities_are_the_weighted_mean_of_the_models_cosines(params):
     out = paths.injected("toy", "both")
     assert (out / pairs.NAME).read_bytes() == (paths.injected("toy", "half") / pairs.NAME).read_bytes()
-    told = [(one["run"], one["folder"], one["weight"]) for one in pairs.read_teacher(out)]
+    told = [(one["run"], one["folder"], one["weight"]) for one in read_json(out / pairs.TEACHER, list)]
     seeded = [(f"seeded/{seed}", f"data/embed/seeded/{seed}", 1.5) for seed in (1, 2)]
     assert told == [*seeded, ("sum", "data/embed/sum", 1.0)]
     known, chosen = _table(params).train_pairs, np.array([5, 0, 17, 23, 2])
@@ -144,7 +145,7 @@ def test_a_student_comes_nearer_to_its_teacher(params):
         # Its similarities by itself, read as those of a teacher.
         folder = paths.DATA / f"alone-{run}"
         folder.mkdir()
-        pairs.write_teacher(folder, [{"run": run, "folder": str(paths.embedded(run)), "weight": 1.0}])
+        write_json(folder / pairs.TEACHER, [{"run": run, "folder": str(paths.embedded(run)), "weight": 1.0}])
         own = Scored.from_scores(Teacher.read(folder, known).scores(chosen, CPU))
         distances[run] = divergence(own, told, 0.05, 0.05).mean().item()
     assert distances["small"] < 0.8 * distances["alone"], distances

@@ -15,6 +15,7 @@ from tests.toy_project import PARAMS, load_params
 from tests.train.some import CPU, history, killed_after, ready, state_file
 from vse_pipe.artifacts import model_files, pairs
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
+from vse_pipe.core.files import read_json
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.ensemble import Ensemble, run_embeddings
 from vse_pipe.evaluate.stage import evaluate
@@ -145,7 +146,7 @@ def test_mismatched_pairs_are_found_and_recorded(l2rm_project, capsys):
     train(_l2rm_params(l2rm_project), "sum", "cpu")
     area, *_ = re.findall(r"l2rm, .* AUC of the mismatched (\S+)", capsys.readouterr().err)
     assert float(area) > 0.7
-    records = pairs.read_rematching(paths.trained("sum"))
+    records = read_json(paths.trained("sum") / pairs.REMATCHING, list)
     assert [(record["epoch"], record["by"]) for record in records] == [(4, "truth"), (5, "truth"), (6, "truth")]
     # lr_update is 2, counted from the end of the warm-up.
     assert history().lr.round(6).tolist() == [0.01] * 5 + [0.001]
@@ -153,10 +154,10 @@ def test_mismatched_pairs_are_found_and_recorded(l2rm_project, capsys):
 
 def test_one_batch_is_enough_without_mix_ups_there_is_no_truth_and_chunks_are_refused(l2rm_project):
     train(_l2rm_params(l2rm_project, epochs=2, warm_up=1, noise="clean", mask=False), "sum", "cpu")
-    (record,) = pairs.read_rematching(paths.trained("sum"))
+    (record,) = read_json(paths.trained("sum") / pairs.REMATCHING, list)
     assert record["by"] == "split"
     train(_l2rm_params(l2rm_project, epochs=3, warm_up=1, batch_size=4000), "sum", "cpu")
-    assert len(pairs.read_rematching(paths.trained("sum"))) == 2
+    assert len(read_json(paths.trained("sum") / pairs.REMATCHING, list)) == 2
     run = {**L2RM, "image": "two_branch", "options": {"scheme": {"warm_up": 1}}}
     params = load_params(l2rm_project, runs={"sum": run}, train={**PARAMS["train"], "batch_size": 32, "chunk": 32})
     with pytest.raises(UsageError, match=r"runs\.sum\.train\.chunk: .* normalises over the whole batch"):

@@ -138,7 +138,7 @@ def most_suspect(probability: Float[ndarray, " pairs"], losses: Float[ndarray, "
 
 def costs_table(records: list[dict]) -> pd.DataFrame:
     """A row per epoch and bin: pairs with a transport cost in [low, high), matched and mismatched
-    ``by`` the truth or the split of the scheme. records: as ``pairs.read_rematching`` returns
+    ``by`` the truth or the split of the scheme. records: of rematching.json, as ``read_json`` returns
     them."""
     rows = []
     for record in records:

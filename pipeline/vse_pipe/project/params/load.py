@@ -23,14 +23,13 @@ Groups = dict[str, tuple[str, ...]]
 Check = Callable[[schema.Root], Iterable[Problem]]
 
 
-def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", further: Iterable[Check] = ()) -> Params:
+def load(path: Path, overrides: list[str] | None = None, further: Iterable[Check] = ()) -> Params:
     """The typed params.yaml. Raises ParamsError with every problem of its form, or else of its
     entries.
 
-    overrides: ``["train.lr=1e-4"]``, for this call only; shown_as: the file's name in messages;
-    further: checks by higher rooms.
+    overrides: ``["train.lr=1e-4"]``, for this call only; further: checks by higher rooms.
     """
-    file = shown_as or path.name
+    file = path.name
     root = validated(schema.Root, with_overrides(read_document(path), overrides or [], file), file)
     _require(file, relations.references(root))
     runs, unfit = _runs(root)
@@ -79,13 +78,9 @@ def _params(root: schema.Root, runs: dict[str, Run]) -> Params:
         name: node.model_copy(update={"runs": paths.expand_groups(groups, node.runs)})
         for name, node in root.ensembles.items()
     }
-    unchanged = ["seed", "grid", "datasets", "texts", "teachers", "embed", "evaluate", "localize", "engine"]
+    unchanged = ["seed", "grid", "datasets", "features", "texts", "teachers", "embed", "evaluate", "localize", "engine"]
     return Params(
         **{key: getattr(root, key) for key in unchanged},
-        features={
-            name: node.model_copy(update={"on_error": node.on_error or root.datasets[node.dataset].on_error})
-            for name, node in root.features.items()
-        },
         noises={
             draw: typed.Noise(node.dataset, node.protocol, seed)
             for name, node in root.noises.items()

@@ -58,7 +58,6 @@ Model = Annotated[str, EntryName("run", "models")]
 # Endings of the files and folders that lie beside an output while it is written, and of its seconds.
 _ENDINGS = r"(?<!\.partial)(?<!\.lock)(?<!\.json)"
 Name = Annotated[str, StringConstraints(pattern=re.compile(rf"^[A-Za-z0-9][A-Za-z0-9_.+-]*{_ENDINGS}\Z"))]
-OnError = Literal["fail", "skip"]
 
 
 # A member with its options; in params.yaml its name, with the options beside it.
@@ -95,7 +94,7 @@ class Dataset(OpenNode):
     """layout of the files"""
     source: str
     """their place, relative to the project or absolute"""
-    on_error: OnError = "fail"
+    on_error: Literal["fail", "skip"] = "fail"
     """at missing or damaged images ``prepare`` and ``extract`` stop, or leave them out"""
     memory: PositiveInt = 4096
     """MiB of captions, and of pictures in Parquet files, while ``prepare`` reads them"""
@@ -114,8 +113,6 @@ class FeatureSet(OpenNode):
     """a name under datasets"""
     backbone: MemberName
     """member that computes the features"""
-    on_error: OnError | None = None
-    """stop at the first unreadable image, or record it and go on; null: as the data set says"""
     max_errors: NonNegativeFloat = 0.01
     """images left out beside those of ``prepare``: a number, or below 1 a share"""
 

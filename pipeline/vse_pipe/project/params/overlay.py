@@ -35,19 +35,18 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
     """Write ``overlay`` and then ``overrides`` into ``params``, if the result is valid. Other lines
     stay.
 
-    Nodes are merged by name and other sections by key. Sections under ``replace`` keep only entries
-    of the overlay; ``replace: nodes`` means all sections of nodes. further: as for ``load``. In a
-    project without code, the source of rendered data is the file with the package's version, which
-    DVC watches.
+    Nodes are merged by name and other sections by key; with ``replace: nodes`` the only nodes are
+    those of the overlay. further: as for ``load``. In a project without code, the source of
+    rendered data is the file with the package's version, which DVC watches.
     """
     source = find(overlay)
     changes = read_document(source)
-    replaced = _replaced(changes.pop("replace", []), source.name)
+    replaced = changes.pop("replace", None)
     content = read_document(params)
-    if "runs" in replaced:
-        _forget_runs(content)
-    for section in replaced:
-        content[section] = {}
+    if replaced == "nodes":
+        _forget_nodes(content)
+    elif replaced is not None:
+        raise ParamsError([f"{source.name} replace: expected nodes, got {replaced!r}"])
     _add(content, changes)
     if (params.parent / paths.REQUIREMENTS).is_file():
         _name_version(content, params.parent)
@@ -94,24 +93,13 @@ def _write(params: Path, content: dict, further: Iterable[Check]) -> None:
         raise ParamsError([f"{params.name}: {error}"]) from error
     with whole_file(params) as temporary:
         temporary.write_text(text, encoding="utf-8")
-        load(temporary, shown_as=params.name, further=further)
+        load(temporary, further=further)
 
 
-def _replaced(value: object, name: str) -> tuple[str, ...]:
-    """The sections under ``replace``. Raises ParamsError."""
-    if value == "nodes":
-        return NODES
-    listed = value if isinstance(value, list) else [value]
-    for section in listed:
-        if section not in NODES:
-            raise ParamsError([f"{name} replace: {unknown('section', str(section), ['nodes', *NODES])}"])
-    return tuple(listed)
-
-
-def _forget_runs(content: dict) -> None:
-    """Remove entries that name removed runs. Teachers, ensembles, transfers and lists of runs stay
-    empty, because dvc.yaml reads them."""
-    content |= {section: {} for section in ("teachers", "ensembles", "transfers")}
+def _forget_nodes(content: dict) -> None:
+    """Remove all entries, and what names runs. Sections and lists stay, because dvc.yaml reads
+    them."""
+    content |= {section: {} for section in NODES}
     if isinstance(content.get("report"), dict):
         content["report"].pop("sweeps", None)
         content["report"] |= {"audits": [], "cleaning": {}, "localized": []}
