@@ -16,7 +16,6 @@ _COLUMNS = (("image_id", "sha256"), ("caption_id", "image_id", "text"), ("box",)
 # The part of an address that names a box (``vse_pipe.pictures.address``).
 BOX = "(?P<box>#xywh=[0-9,]+)$"
 
-
 # Files of data/prepare/<dataset>/; only some data sets have the last three.
 PREPARED = (images.NAME, captions.NAME, "names.parquet", "phrases.parquet", "regions.parquet")
 

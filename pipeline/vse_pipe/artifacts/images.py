@@ -10,8 +10,6 @@ from vse_pipe.core import tables
 from vse_pipe.core.tables import field
 
 NAME = "images.parquet"
-# Images that a format draws.
-DRAWN = "images/*"
 # In place of the digest of an unreadable image.
 UNREAD = "unread"
 # The split of proposed boxes in pictures of another data set. They are ranked only, never trained

@@ -10,7 +10,6 @@ from vse_pipe.core.files import write_json
 from vse_pipe.core.tables import field
 
 METRICS, RANKS = "metrics.json", "ranks.parquet"
-FILES = (METRICS, RANKS)
 FOUND = tuple(f"found_{name}" for name in regions.BOX_COLUMNS)
 SCHEMA = tables.schema(
     "localisation 1",

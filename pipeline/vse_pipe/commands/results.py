@@ -92,7 +92,7 @@ def compare(
     if max_drop is not None and not (0 <= max_drop < float("inf") and resamples >= least):
         raise UsageError(f"--max-drop {max_drop}: expected 0 or more points, and --resamples {least} or more")
     is_outside = base is None and all(map(revisions.is_evaluation, [run_a, *(runs_b or [])]))
-    params = None if is_outside or paths.root_around() is None else _project.params()
+    params = None if is_outside or paths.root_around(Path.cwd()) is None else _project.params()
     comparisons = compare.compare(
         run_a, runs_b or [], start, params, inference=inference, base=base, resamples=resamples, seed=seed
     )

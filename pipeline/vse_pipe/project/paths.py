@@ -75,36 +75,30 @@ def picture_cache(source: Path) -> Path:
 
 def find_root(start: Path) -> Path:
     """The nearest folder with a params.yaml, upwards. Raises UsageError without one."""
-    for folder in [start.resolve(), *start.resolve().parents]:
-        if (folder / PARAMS).is_file():
-            return folder
+    if root := root_around(start):
+        return root
     raise UsageError(f"no params.yaml in {start.resolve()} or above it: run this inside a vse-pipe project")
 
 
-def root_around() -> Path | None:
-    """The root of the project around the working directory; None outside of a project."""
-    try:
-        return find_root(Path.cwd())
-    except UsageError:
-        return None
-
-
-_BETWEEN = "/"
+def root_around(start: Path) -> Path | None:
+    """As ``find_root``; None outside of a project."""
+    folders = [start.resolve(), *start.resolve().parents]
+    return next((folder for folder in folders if (folder / PARAMS).is_file()), None)
 
 
 def seed_run(run: str, seed: int) -> str:
     """The name ``max/1`` of a seed of a run. No name in params.yaml has a slash."""
-    return f"{run}{_BETWEEN}{seed}"
+    return f"{run}/{seed}"
 
 
 def run_entry(run: str) -> str:
     """The name in params.yaml: ``max`` of ``max/1`` and of ``max``."""
-    return run.partition(_BETWEEN)[0]
+    return run.partition("/")[0]
 
 
 def run_seed(run: str) -> int | None:
     """The seed of ``max/1``; None for a run without seeds."""
-    digits = run.partition(_BETWEEN)[2]
+    digits = run.partition("/")[2]
     return int(digits) if digits else None
 
 
