@@ -69,7 +69,7 @@ def _write_sentences(params: Params) -> None:
 def test_findings_metrics_and_the_curve_against_the_injected_truth(own):
     metrics = data.audit_data(own, "toy", "half")
     out = paths.audited_pairs("toy", "half")
-    assert set(_written("half")) == {*artefact.DATA_FILES, identity.NAME}
+    assert set(_written("half")) == {"doubts.parquet", "findings.csv", "metrics.json", identity.NAME}
     assert read_json(out / "metrics.json") == metrics
     truth = pairs.read(paths.injected("toy", "half")).to_pandas().query("split == 'train'").set_index("caption_id")
     count, wrong = len(truth), int(truth["mismatched"].sum())
@@ -238,7 +238,7 @@ def test_decisions_in_findings_are_not_overwritten(own):
     assert _written() == before
     path.rename("decisions.csv")
     data.audit_data(own, "toy", limit=5)
-    assert set(_written()) == {*artefact.DATA_FILES, identity.NAME}
+    assert set(_written()) == {"doubts.parquet", "findings.csv", "metrics.json", identity.NAME}
     Path("decisions.csv").unlink()
 
 
