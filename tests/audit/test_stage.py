@@ -101,7 +101,7 @@ def test_a_row_per_training_pair_with_its_truth(trained):
     table, given = artefact.read_pairs(folder), _train_pairs("half")
     for column in ("caption_id", "image_id", "mismatched"):
         assert table[column].equals(given[column]), column
-    assert artefact.read_metrics(folder) == metrics
+    assert read_json(folder / artefact.METRICS) == metrics
     assert (metrics["truth"], metrics["partners_from"]) == ("known", "all")
     assert metrics["mismatched"] == sum(given["mismatched"].to_pylist())
     assert metrics["auc"] > 0.6
