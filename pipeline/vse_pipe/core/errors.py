@@ -1,7 +1,4 @@
-"""Every error the pipeline raises on purpose, and the exit status each one ends the command with.
-
-Only ``vse_pipe.cli`` turns them into an exit status; everything below it raises.
-"""
+"""Every error the pipeline raises on purpose, and the exit status each one ends the command with."""
 
 import contextlib
 import difflib
@@ -82,22 +79,16 @@ _NO_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc")
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out in Python, numpy or Arrow (MemoryError), on CUDA
-    (torch.OutOfMemoryError), or in torch on the CPU, whose allocator raises a plain
-    RuntimeError."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch is not imported here
-        return True
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _NO_MEMORY)
+    """Whether memory ran out; torch's allocator on the CPU raises a plain RuntimeError."""
+    is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"  # torch is not imported
+    return is_named or (isinstance(error, RuntimeError) and any(sign in str(error) for sign in _NO_MEMORY))
 
 
 @contextlib.contextmanager
 def damaged(path: Path, description: str, kind: type[PipelineError] = IntegrityError) -> Iterator[None]:
-    """Turns an exception of a library into one of ``kind`` that names the file, with the command
-    that makes it anew; damaged bytes make a library raise nearly any exception. description: "a
-    damaged .npy file".
-
-    Errors of the system, such as a missing file or no memory, pass unchanged.
-    """
+    """Turns an exception of a library, which may be any for damaged bytes, into one of ``kind`` that
+    names the file and the command that makes it anew. Errors of the system pass unchanged.
+    description: "a damaged .npy file"."""
     try:
         yield
     except (PipelineError, MemoryError):

@@ -1,7 +1,6 @@
 """Files and folders that appear whole or not at all, names that stay below a root, and JSON.
 
-``s3://bucket/shards`` is a path whose first part is ``s3:``, so that code can join names to any
-folder. ``core.remote`` reads it.
+``s3://bucket/shards`` is a path whose first part is ``s3:``; ``core.remote`` reads it.
 """
 
 import contextlib
@@ -48,11 +47,8 @@ def place(source: str) -> Path:
 
 
 def inside(root: Path, name: str, where: str) -> Path:
-    """``root / name``, refused where the name leaves ``root``: absolute, or with ``..``. Links
-    below ``root`` are the user's own and may lead anywhere.
-
-    where: the file and row that named it, for the message. Raises InputError.
-    """
+    """``root / name``. Raises InputError where the name leaves ``root``: absolute, or with ``..``; a
+    link may lead anywhere. where: the file and row that named it, for the message."""
     path, parts = root / name, name.split("/")
     is_text = not re.search("[\0\ud800-\udfff]", name)
     if ".." in parts or not is_text or Path(name).is_absolute() or (is_remote(root) and "" in parts):
@@ -62,10 +58,8 @@ def inside(root: Path, name: str, where: str) -> Path:
 
 def walk(root: Path, left_out: Callable[[str, str], object] = lambda path, reason: None) -> Iterator[tuple[str, str]]:
     """(name below ``root``, path) of every file in it and its folders, without hidden ones. Links
-    to folders are followed, each folder once. Paths are strings, because there may be a million.
-
-    left_out: called with the path of a folder that is not read, and the reason.
-    """
+    to folders are followed, each folder once. left_out: called with the path of a folder that is
+    not read, and the reason."""
 
     def unread(error: OSError) -> None:
         left_out(error.filename, f"the folder cannot be read ({error.strerror})")
@@ -176,8 +170,7 @@ def _sync(path: Path) -> None:
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a path of the same name in a folder beside ``path``; on success it is synced and
-    renamed, on failure removed. After a kill the folder stays; ``tidy`` removes it from the folder
-    of an output."""
+    renamed, on failure removed. After a kill the folder stays until ``tidy``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     prefix, suffix = _TEMPORARY.split("*")
     # A folder, since safetensors puts a file of its own beside the one it writes.
@@ -191,10 +184,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 def tidy(out: Path) -> None:
     """Removes what a killed writer left of the folder ``out``, and brings back the folder that it
-    was replacing. The caller must be the only writer.
-
-    Raises PipelineError where a file has the folder's name.
-    """
+    was replacing. Raises PipelineError where a file has the folder's name."""
     for folder in (out, partial_folder(out)):
         for left in [*folder.glob(_TEMPORARY), *folder.glob(f"*/{_TEMPORARY}")]:
             shutil.rmtree(left, ignore_errors=True)

@@ -1,8 +1,5 @@
-"""One writer per output, and no orphans.
-
-``dvc`` killed with SIGKILL leaves its stage running, and the next ``dvc repro`` starts a second
-writer in the same folder; the lock stops the second one at once and the death signal stops the
-first. The system gives a lock back when its process ends, however it ends.
+"""One writer per output, and no orphans: ``dvc`` killed with SIGKILL leaves its stage running, and the
+next ``dvc repro`` would start a second writer in the same folder.
 """
 
 import contextlib
@@ -34,10 +31,8 @@ def die_with_parent(number: int = signal.SIGTERM) -> None:
 
 @contextlib.contextmanager
 def claim(out: Path) -> Iterator[None]:
-    """Holds the only right to write the folder ``out``, which is repaired first.
-
-    Raises LockedError with the process that holds it, or a share of it, and as ``tidy``.
-    """
+    """Holds the only right to write the folder ``out``, which is repaired first. Raises LockedError
+    with the process that holds it, or a share of it, and as ``tidy``."""
     with _holding(out.with_name(out.name + ".lock"), out):
         for path in out.parent.glob(f"{escape(out.name)}.share-*.lock"):
             with _acquired(path, out):

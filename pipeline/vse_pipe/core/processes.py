@@ -1,8 +1,8 @@
 """Processes that train as one, and work in parts that a pool of processes may do.
 
-torch.distributed holds the group. Without a group, one process has all rows, and every function returns its argument.
-All processes must call the same functions in the same order. A gradient is either *whole*, equal in every process, or
-*partial*: then the sum over the processes is the gradient.
+Without a group, one process has all rows, and every function returns its argument. All processes
+must call the same functions in the same order. A gradient is either *whole*, equal in every process,
+or *partial*: then the sum over the processes is the gradient.
 """
 
 import contextlib

@@ -23,10 +23,8 @@ WeightsName = Annotated[str, StringConstraints(pattern=r"^(imagenet|random|[A-Z]
 
 
 class Strict(BaseModel):
-    """Unknown keys, wrong types, NaN and infinity are errors; values never change after loading.
-
-    The docstring under a field explains its key. Pydantic does not read them, which would take a
-    fifth of the loading time."""
+    """Unknown keys, wrong types, NaN and infinity are errors; values never change after loading. The
+    docstring under a field explains its key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 

@@ -1,9 +1,8 @@
 """Parquet files, our own and those of users, and what every Parquet artefact shares.
 
-pyarrow compares the checksums of pages and limits what a footer may hold. A small file may be large
-in memory: rows that take much are read a few at a time, and refused before they fill the memory. An
-error of pyarrow on a damaged file becomes one line with the file's name. Never call
-``metadata.row_group(i).column(j)``: on a damaged footer pyarrow ends the process there.
+A small file may be large in memory: rows that take much are read a few at a time, and refused before
+they fill the memory. Never call ``metadata.row_group(i).column(j)``: on a damaged footer pyarrow ends
+the process there.
 """
 
 import contextlib
@@ -93,11 +92,8 @@ def write(path: Path, rows: pa.Table | Iterable[pa.Table], schema: pa.Schema, me
 
 
 def read(path: Path, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
-    """The table, with names and types checked; its writer has checked the content. Raises
-    InputError, and as ``open_parquet``.
-
-    columns: the only columns to read, as far as the file has them; ``schema`` then holds for these.
-    """
+    """The table, with names and types checked; its writer has checked the content. columns: the only
+    ones to read, as far as the file has them. Raises InputError, and as ``Parquet``."""
     with open_parquet(require(path)) as file:
         table = file.read(columns)
     for expected in schema:
@@ -129,14 +125,13 @@ def read_csv(path: Path) -> "DataFrame":
 _LONGEST_TEXT, _LONGEST_LIST = 2**26, 2**17
 # Bytes that are decoded at a time.
 _AT_ONCE = 2**24
-# Content takes no more than so many times the file's size, or than so many bytes. Vectors and
-# captions take 2 to 20 times the size.
+# Content takes no more than so many times the file's size (vectors and captions: 2 to 20), or bytes.
 _UNPACKED, _SMALL = 1000, 2**26
 
 
 class Parquet:
-    """An open file. metadata, schema: pyarrow's. Opening and reading raise ``kind`` where the file
-    is damaged, reading InputError where the content takes too much memory."""
+    """An open file. metadata, schema: pyarrow's. Raises ``kind`` where the file is damaged, and
+    InputError where the content takes too much memory."""
 
     def __init__(self, path: Path, kind: type[PipelineError] = IntegrityError) -> None:
         self.path, self._kind = path, kind
@@ -189,11 +184,10 @@ class Parquet:
 
 
 def open_parquet(path: Path, kind: type[PipelineError] = IntegrityError) -> contextlib.AbstractContextManager[Parquet]:
-    """Raises as ``Parquet`` does."""
     return contextlib.closing(Parquet(path, kind))
 
 
 def row_count(path: Path) -> int:
-    """The number of rows by the footer. Raises as ``Parquet`` does."""
+    """By the footer. Raises as ``Parquet`` does."""
     with open_parquet(path) as file:
         return file.metadata.num_rows

@@ -51,11 +51,8 @@ def locate(name: str, required: str | None, published: WeightsFile | None, seed:
     """The weights, downloaded if necessary. Their digest is compared on every call.
 
     name: imagenet, another published name, random or a path; required: sha256 of the file; seed: of
-    random weights.
-
-    Raises MissingResource (no file and no download: the message helps to download by hand),
-    IntegrityError (wrong digest), UsageError (no digest for a download). Random weights never
-    replace them.
+    random weights, which never replace others. Raises MissingResource (no file and no download),
+    IntegrityError (wrong digest), UsageError (no digest for a download).
     """
     if name == "random":
         if required:

@@ -27,8 +27,8 @@ _CHUNK = 2**16
 def read_word_vectors(path: Path, vocabulary: Set[str]) -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
     """The words of the vocabulary in the file, sorted, and their vectors.
 
-    Raises UsageError for another kind of file, InputError with the line or byte for a damaged file,
-    changing dimensions, values that are not finite, or no word of the vocabulary.
+    Raises UsageError for another kind of file, InputError for a damaged one, values that are not
+    finite, or no word of the vocabulary.
     """
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if kind not in _FORMS:
