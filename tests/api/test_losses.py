@@ -60,7 +60,7 @@ def test_it_is_a_module_that_is_copied_saved_and_says_its_options(name):
     value = module(*PAIRS.float())
     for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
         assert torch.equal(other(*PAIRS.float()), value)
-    assert repr(module).startswith(f"{name}(")
+    assert repr(module).lower().startswith(f"{name}(")
     assert LOSSES.load(name).loss.__doc__.splitlines()[0] in CLASSES[name].__doc__
     assert list(inspect.signature(CLASSES[name]).parameters) == list(LOSSES.options(name).model_fields)
 

@@ -28,18 +28,18 @@ REDUCTIONS = ("sum", "mean", "none")
 
 
 class Loss(nn.Module):
-    """A loss of pairs: image i belongs to text i. name: as in params.yaml; options: its parameters.
+    """A loss of pairs: image i belongs to text i. name, options: of params.yaml; title: in a repr.
     A learned temperature (``InfoNCE(learn=True)``, ``Sigmoid()``) is a parameter of the module."""
 
-    def __init__(self, name: str, options: Strict) -> None:
+    def __init__(self, name: str, options: Strict, title: str) -> None:
         super().__init__()
-        self.name, self.options = name, options
+        self.name, self.options, self._title = name, options, title
         member = LOSSES.load(name)
         self._loss = member.loss  # a function, so that the module can be copied and saved
         self.learned = member.network(options) if LOSSES.traits(name).learns else None
 
     def _get_name(self) -> str:
-        return self.name
+        return self._title
 
     def extra_repr(self) -> str:
         return ", ".join(f"{key}={value!r}" for key, value in self.options)
@@ -132,7 +132,7 @@ def __getattr__(title: str) -> Any:
 
 
 def _member(title: str, options: Callable[Arguments, Strict]) -> Callable[Arguments, Loss]:
-    return arguments.factory(LOSSES, title, options, Loss)
+    return arguments.factory(LOSSES, title, options, lambda name, params: Loss(name, params, title))
 
 
 CRCL = _member("CRCL", page.CrclOptions)
