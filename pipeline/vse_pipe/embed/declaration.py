@@ -14,7 +14,7 @@ def _transfer_inputs(params: Params, name: str) -> list[Path]:
     """The data set with its features, and the run. The run's folder has the digests of its own
     features and texts."""
     transfer = params.transfers[name]
-    features = paths.extracted(transfer.dataset, str(transfer.features))
+    features = paths.extracted(transfer.dataset, transfer.features)
     return [paths.prepared(transfer.dataset), features, paths.trained(transfer.run)]
 
 

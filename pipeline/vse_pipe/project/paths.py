@@ -1,7 +1,6 @@
 """The place of every artefact, relative to the project root: the folder that holds params.yaml."""
 
 import contextlib
-import hashlib
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ PARAMS = Path("params.yaml")
 REPORTS = Path("reports")
 CODE = DATA / "code"
 SOURCES = DATA / "sources"
+SEEN = DATA / "seen"
 # A project without code names the version of its package here.
 REQUIREMENTS = Path("requirements.txt")
 # The lock of the report lies beside this path, under data/, where git and DVC ignore locks.
@@ -66,11 +66,6 @@ def localized(run: str) -> Path:
 def code(stage: str) -> Path:
     """The list of modules of a stage, a dependency in DVC; stage: ``train@max``."""
     return CODE / stage.replace("@", "/")
-
-
-def picture_cache(source: Path) -> Path:
-    """The cache of sizes and digests of pictures in a folder of params.yaml."""
-    return DATA / "seen" / hashlib.sha256(str(source).encode()).hexdigest()[:16]
 
 
 def find_root(start: Path) -> Path:

@@ -69,7 +69,7 @@ def content(group: SourceFiles) -> dict[str, str]:
     if is_remote(group.path):
         return remote.marks(group.path, group.patterns)
     key = hashlib.sha256(repr(group).encode()).hexdigest()[:16]
-    path = paths.picture_cache(group.path) / f"sources-{key}.json"
+    path = paths.SEEN / f"{key}.json"
     before = read_json(path) if path.is_file() else {}
     stamps = {name: _stamp(f"{group.path}/{name}" if name else str(group.path)) for name in _names(group)}
     unread = [name for name, stamp in stamps.items() if before.get(name, [])[:3] != stamp]
