@@ -134,7 +134,6 @@ def train(
     follows = _project.follows()
     from vse_pipe.train import stage
 
-    stage.flush_denormals()
     outs = []
     for name in names:  # a comprehension is a frame more in every traceback
         outs.append(stage.train(params, name, device))

@@ -134,9 +134,8 @@ def train_all(settings: list[Candidate], params: Mapping[Path, Params], device: 
 
     params: result of ``params_of`` by the folder of the setting.
     """
-    from vse_pipe.train.stage import flush_denormals, train  # torch
+    from vse_pipe.train.stage import train  # torch
 
-    flush_denormals()
     trials = []
     for setting in settings:
         try:

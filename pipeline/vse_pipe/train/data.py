@@ -155,15 +155,14 @@ class TrainTable:
         features: Features,
         texts: Texts,
         pictures: "Pictures | None" = None,
-        same_text: bool = False,
         mentions: pa.Table | None = None,
     ) -> "TrainTable":
         """Join captions, pairs, features and texts.
 
         Images that ``extract`` recorded as unreadable are left out with their captions and pairs,
-        and pairs of weight 0. same_text: captions with equal words are one text, which matches all
-        their images. mentions: phrases.parquet of a data set of regions; train mentions without a
-        pair are matches too. The text column of caption_table is needed for these two only.
+        and pairs of weight 0. mentions: phrases.parquet of a data set of regions, where captions
+        with equal words are one text, which matches all their regions; train mentions without a
+        pair are matches too. The text column of caption_table is needed for them only.
 
         Raises InputError when an image or a caption has no features, or a split is empty.
         """
@@ -179,7 +178,7 @@ class TrainTable:
                 f"the data set has {len(train)} and {len(val)}"
             )
         texts_of, incidence = np.arange(len(ids)), None
-        if same_text or mentions is not None:
+        if mentions is not None:
             # A dropped pair is no match.
             texts_of, further = _same_text(caption_table, all_train, mentions)
             incidence = Incidence.from_pairs(pair_owners[train], texts_of[train], *further)
@@ -208,20 +207,16 @@ class TrainTable:
 
 
 def _same_text(
-    caption_table: pa.Table, train: np.ndarray, mentions: pa.Table | None
+    caption_table: pa.Table, train: np.ndarray, mentions: pa.Table
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Text number of each caption, and regions and texts of the train mentions that are no pair.
 
     Mentions that are pairs are left out, because ``inject`` may have changed them.
     """
-    words = [regions.phrase_key(caption_table)]
-    if mentions is not None:
-        mentions = mentions.filter(pc.equal(mentions["split"], "train"))
-        words.append(regions.phrase_key(mentions))
-    numbers = pa.concat_arrays(words).dictionary_encode().indices.to_numpy().astype(np.int64)
+    mentions = mentions.filter(pc.equal(mentions["split"], "train"))
+    words = pa.concat_arrays([regions.phrase_key(table) for table in (caption_table, mentions)])
+    numbers = words.dictionary_encode().indices.to_numpy().astype(np.int64)
     caption_texts, texts = np.split(numbers, [len(caption_table)])
-    if mentions is None:
-        return caption_texts, ()
     named = mentions["region_id"].to_numpy()
     cells = numbers.max() + 1
     drawn = caption_table["image_id"].to_numpy()[train] * cells + caption_texts[train]

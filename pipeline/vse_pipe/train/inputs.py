@@ -178,16 +178,13 @@ def table(
         member = IMAGE_ENCODERS.load(node.image.name)
         pictures = member.pictures(node.dataset, stored, backbone, device, node.image.params, node.seed)
     mentions = regions.read_phrases(prepared) if (prepared / regions.NAME).is_file() else None
-    columns = ["caption_id", "image_id", "split"]
-    if node.train.same_text or mentions is not None:
-        columns.append("text")
+    columns = ["caption_id", "image_id", "split", *(["text"] if mentions is not None else [])]
     joined = TrainTable.join(
         captions.read(prepared, "train", columns),
         artifacts_pairs.read(paths.injected(node.dataset, node.noise)),
         stored,
         treated,
         pictures,
-        node.train.same_text,
         mentions,
     )
     heeds = "targets" in LOSSES.traits(node.loss.name).takes and SCHEMES.traits(node.scheme.name).weighs

@@ -8,7 +8,7 @@ import contextlib
 import json
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from vse_pipe.artifacts.features import Features
 from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError
 from vse_pipe.core.seeds import generator
-from vse_pipe.extract.compute import Arrays, Forward, Read, batches
+from vse_pipe.extract.compute import Arrays, Forward, batches
 from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item, Transform
@@ -33,7 +33,7 @@ from vse_pipe.project.registry import BACKBONES
 
 Box = tuple[int, int, int, int]
 # Random crops: smallest share of the picture's area (VSE++), ratio of the sides, tries before the
-# largest centred box is used.
+# centred square is used.
 AREA = 0.08
 _RATIO, _TRIES = (3 / 4, 4 / 3), 10
 
@@ -106,17 +106,6 @@ def transform(described: dict) -> Transform:
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """The crops of training. crop: ``random``, or ``center`` as in extraction; flip: mirrors half
-    of the images; area: the smallest share of the picture in a random crop."""
-
-    crop: str
-    flip: bool
-    seed: int
-    area: float = AREA
-
-
-@dataclass(frozen=True)
 class _PairItem(Item):
     """The image of a training pair."""
 
@@ -126,49 +115,38 @@ class _PairItem(Item):
 @dataclass(frozen=True)
 class Pictures:
     """items: by row of the feature file. batch_size: images at a time outside of training. ahead:
-    batches to read while the device works."""
+    batches to read while the device works. params, seed: ``crop``, ``flip`` and ``area`` of the
+    image encoder and the seed of the run, for ``drawn``."""
 
     root: Path
-    items: dict[int, Item]
+    items: dict[int, _PairItem]
     transform: Transform
-    drawing: Drawing
     batch_size: int
     ahead: int
+    params: Any = None
+    seed: int = 0
 
     @classmethod
     def join(
-        cls,
-        dataset: str,
-        features: Features,
-        backbone: dict,
-        device: torch.device,
-        drawing: Drawing | None = None,
+        cls, dataset: str, features: Features, backbone: dict, device: torch.device, params: Any = None, seed: int = 0
     ) -> "Pictures":
-        """The images of a data set that have features. backbone: ``PixelNetwork.described``;
-        drawing: None outside of training."""
+        """The images of a data set that have features. backbone: ``PixelNetwork.described``."""
         path = paths.prepared(dataset) / artefact.NAME
         table = artefact.read(path.parent)
         ids = table["image_id"].to_numpy()
         places = np.flatnonzero(np.isin(ids, features.image_ids))
         columns = [table[name].take(places).to_pylist() for name in ("image_id", "file", "sha256")]
         wheres = [f"{path} row {place}" for place in places.tolist()]
-        items = [Item(*values) for values in zip(*columns, wheres, strict=True)]
+        items = [_PairItem(*values) for values in zip(*columns, wheres, strict=True)]
         return cls(
             root=artefact.root(table),
             items=dict(zip(features.rows_of(ids[places]).tolist(), items, strict=True)),
             transform=transform(backbone),
-            drawing=drawing or Drawing("center", False, 0),
             batch_size=backbone["params"]["batch_size"],
             ahead=ahead_of(device),
+            params=params,
+            seed=seed,
         )
-
-    @classmethod
-    def for_training(
-        cls, dataset: str, features: Features, backbone: dict, device: torch.device, params: Any, seed: int
-    ) -> "Pictures":
-        """``join`` with the crops of an image encoder. params: of the encoder; seed: of the run."""
-        drawing = Drawing(params.crop, params.flip, seed, getattr(params, "area", AREA))
-        return cls.join(dataset, features, backbone, device, drawing)
 
     def tested(self, work: Iterable[np.ndarray]) -> Iterator[Tensor]:
         """Pixels of each array of rows, uint8 (rows, crops, S, S, 3), as in ``extract``.
@@ -176,8 +154,7 @@ class Pictures:
         Raises InputError for a file that is unreadable, no image or outside of its root, and
         IntegrityError for a file that has changed since ``prepare``.
         """
-        items = ([self.items[row] for row in rows.tolist()] for rows in work)
-        return self._read(items, partial(images.pixels, self.root, transform=self.transform))
+        return self._read(([self.items[row] for row in rows.tolist()] for rows in work), self._pixels)
 
     def drawn(self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int) -> Generator[Tensor, None, None]:
         """Pixels of each array of pairs, uint8 (pairs, crops, S, S, 3), as training crops them in
@@ -186,34 +163,28 @@ class Pictures:
         rows: of every pair. A crop follows from (seed, epoch, pair) and not from batches or
         threads, so a resumed run has the same crops. Raises as ``tested``.
         """
+        items = ([replace(self.items[int(rows[pair])], pair=pair) for pair in pairs.tolist()] for pairs in work)
+        return self._read(items, partial(self._pixels, epoch=epoch))
 
-        items = (
-            [_PairItem(**vars(self.items[int(rows[pair])]), pair=pair) for pair in pairs.tolist()] for pairs in work
-        )
-        return self._read(items, partial(self._as_drawn, epoch))
-
-    def _read(self, work: Iterable[list[Any]], read: Read) -> Generator[Tensor, None, None]:
-        with contextlib.closing(batches(work, partial(_readable, read), self.ahead)) as reading:
+    def _read(self, work: Iterable[list[Any]], read: Callable[[Any], np.ndarray]) -> Generator[Tensor, None, None]:
+        with contextlib.closing(batches(work, read, self.ahead)) as reading:
             for batch in reading:
                 yield torch.from_numpy(batch.arrays)
 
-    def _as_drawn(self, epoch: int, item: _PairItem) -> np.ndarray:
-        rng = generator(self.drawing.seed, "crop", epoch, item.pair)
-        if self.drawing.crop == "random":
-            resampling = Image.Resampling[self.transform.interpolation.upper()]
-            picture, size = images.load(self.root, item), self.transform.image_size
-            pixels = random_crop(picture, size, resampling, rng, self.drawing.area)
-        else:
-            pixels = images.pixels(self.root, item, self.transform)
-        return mirrored(pixels, rng) if self.drawing.flip else pixels
-
-
-def _readable(read: Read, item: Item) -> Arrays:
-    """Pixels of an item. An unreadable image is always an error here, because it has features."""
-    try:
-        return read(item)
-    except UnreadableImage as error:
-        raise InputError(f"{error}; {item.where} names it") from error
+    def _pixels(self, item: _PairItem, epoch: int | None = None) -> np.ndarray:
+        """epoch: of training; None: as extracted."""
+        rng = None if epoch is None else generator(self.seed, "crop", epoch, item.pair)
+        try:
+            if rng is None or self.params.crop != "random":
+                pixels = images.pixels(self.root, item, self.transform)
+            else:
+                resampling = Image.Resampling[self.transform.interpolation.upper()]
+                area = getattr(self.params, "area", AREA)
+                pixels = random_crop(images.load(self.root, item), self.transform.image_size, resampling, rng, area)
+        except UnreadableImage as error:  # always an error here, because it has features
+            raise InputError(f"{error}; {item.where} names it") from error
+        is_mirrored = rng is not None and self.params.flip and rng.random() < 0.5
+        return pixels[:, :, ::-1] if is_mirrored else pixels
 
 
 @dataclass(frozen=True)
@@ -253,8 +224,8 @@ def random_box(width: int, height: int, rng: np.random.Generator, area: float = 
     any place.
 
     The distribution is that of torchvision's RandomResizedCrop, as in the VSE++ code (after Szegedy
-    et al., 2015): ten tries, then the largest centred box of an admissible shape. numpy's generator
-    gives other boxes.
+    et al., 2015), but after ten tries it is the largest centred square. numpy's generator gives other
+    boxes.
     """
     for _ in range(_TRIES):
         size = width * height * rng.uniform(area, 1.0)
@@ -263,17 +234,9 @@ def random_box(width: int, height: int, rng: np.random.Generator, area: float = 
         if 0 < w <= width and 0 < h <= height:
             left, top = int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1))
             return left, top, left + w, top + h
-    return _central(width, height)
-
-
-def _central(width: int, height: int) -> Box:
-    w, h = width, height
-    if width / height < _RATIO[0]:
-        h = round(width / _RATIO[0])
-    elif width / height > _RATIO[1]:
-        w = round(height * _RATIO[1])
-    left, top = (width - w) // 2, (height - h) // 2
-    return left, top, left + w, top + h
+    side = min(width, height)
+    left, top = (width - side) // 2, (height - side) // 2
+    return left, top, left + side, top + side
 
 
 def random_crop(
@@ -283,14 +246,9 @@ def random_crop(
     rng: np.random.Generator,
     area: float = AREA,
 ) -> np.ndarray:
-    """uint8 (1, size, size, 3) of a random box of an RGB image; area: as in ``Drawing``.
+    """uint8 (1, size, size, 3) of a random box of an RGB image; area: its smallest share.
 
     It is cut before it is scaled, as in torchvision; scaling with ``box=`` would use pixels outside
     of the box.
     """
     return np.asarray(image.crop(random_box(*image.size, rng, area)).resize((size, size), resampling))[None]
-
-
-def mirrored(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(crops, height, width, 3), mirrored left to right with probability 1/2."""
-    return pixels[:, :, ::-1] if rng.random() < 0.5 else pixels

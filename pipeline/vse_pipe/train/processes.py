@@ -12,16 +12,16 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from datetime import timedelta
-from multiprocessing.queues import SimpleQueue
 from typing import Any
 
 import torch
 from torch import distributed
-from torch.multiprocessing.spawn import ProcessExitedException, start_processes
 
 from vse_pipe.core import console, processes
-from vse_pipe.core.errors import PipelineError, UsageError, out_of_memory
+from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.core.locks import die_with_parent
 
 # Long, because processes wait for a share of the whole data set. The parent notices a process that
@@ -29,13 +29,12 @@ from vse_pipe.core.locks import die_with_parent
 _TIMEOUT = timedelta(hours=12)
 
 
-def run(work: Callable[..., Any], count: int, device: torch.device) -> None:
+def run(work: Callable[[torch.device], Any], count: int, device: torch.device) -> None:
     """Run ``work(device)`` in ``count`` processes, each on its device; they form the group of
     ``core.processes``.
 
-    Raises the error of the first process that failed, UsageError
-    where a process has no GPU, PipelineError where a process was ended from outside. The other
-    processes are ended too.
+    Raises the error of the first process that failed, UsageError where a process has no GPU,
+    PipelineError where a process was ended from outside. The other processes are ended too.
     """
     gpus = torch.cuda.device_count()
     if device.type == "cuda" and (device.index is not None or gpus < count):
@@ -43,23 +42,23 @@ def run(work: Callable[..., Any], count: int, device: torch.device) -> None:
             f"train.processes {count} need a GPU each, and there are {gpus} for device "
             f"{device}; set --device cpu or train.processes"
         )
-    errors = multiprocessing.get_context("spawn").SimpleQueue()
     threads = max(1, torch.get_num_threads() // count)
     # Libraries read the first when they are imported. The second: a new process would import files
     # of the working directory in place of Python's, such as pickle.py.
     os.environ |= {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
-    with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
-        arguments = f"file://{folder}/meeting", count, threads, device.type, console.level()
-        started = start_processes(_work, (*arguments, errors, work), count, join=False, start_method="spawn")
+    spawn = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder, ProcessPoolExecutor(count, spawn) as pool:
+        arguments = f"file://{folder}/meeting", count, threads, device.type, console.level(), work
+        futures = [pool.submit(_work, number, *arguments) for number in range(count)]
         try:
-            while not started.join():
-                pass
-        except ProcessExitedException as exited:
-            raise _cause(exited, errors) from exited
+            for future in as_completed(futures):
+                future.result()
+        except (BrokenProcessPool, processes.Lost) as error:
+            advice = "run the same command again, it goes on after its last whole epoch"
+            raise PipelineError(f"one of the processes was ended; {advice}") from error
         finally:
-            for process in started.processes:
+            for process in multiprocessing.active_children():
                 process.kill()
-                process.join()
 
 
 def joined(device: torch.device) -> torch.device:
@@ -74,16 +73,9 @@ def joined(device: torch.device) -> torch.device:
 
 
 def _work(
-    number: int,
-    place: str,
-    count: int,
-    threads: int,
-    kind: str,
-    level: int,
-    errors: SimpleQueue,
-    work: Callable,
+    number: int, place: str, count: int, threads: int, kind: str, level: int, work: Callable[[torch.device], Any]
 ) -> None:
-    """The main function of a process: ``work``, and a report to the parent where it fails."""
+    """The main function of a process."""
     die_with_parent(signal.SIGKILL)  # the parent holds the lock
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends all processes
     console.set_level(level)
@@ -91,17 +83,10 @@ def _work(
     os.environ["LOCAL_RANK"] = str(number)
     if sys.platform == "linux":  # one machine, so its host name need not resolve
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    try:
-        _join(place, number, count, kind)
-        work(joined(torch.device(kind)))
-        processes.wait()
-        distributed.destroy_process_group()
-    except Exception as error:
-        console.trace()
-        if not isinstance(error, PipelineError | OSError) and not out_of_memory(error):
-            raise  # a mistake of the program
-        errors.put(error)
-        sys.exit(PipelineError.exit_status)
+    _join(place, number, count, kind)
+    work(joined(torch.device(kind)))
+    processes.wait()
+    distributed.destroy_process_group()
 
 
 def _join(place: str, number: int, count: int, kind: str) -> None:
@@ -111,15 +96,3 @@ def _join(place: str, number: int, count: int, kind: str) -> None:
     torch.set_flush_denormal(True)
     if number:
         console.silence()
-
-
-def _cause(exited: ProcessExitedException, errors: SimpleQueue) -> Exception:
-    """The error of the process that failed; the others only lost their partner."""
-    while not errors.empty():
-        if not isinstance(error := errors.get(), processes.Lost):
-            return error
-    reason = exited.signal_name or f"status {exited.exit_code}"
-    return PipelineError(
-        f"process {exited.error_index + 1} was ended by {reason}; run the same command again, "
-        "it goes on after its last whole epoch"
-    )

@@ -40,16 +40,6 @@ if TYPE_CHECKING:
     from vse_pipe.train.pictures import PixelNetwork
 
 
-def flush_denormals() -> None:
-    """Treat denormal numbers as 0. Call it before other work of torch, because threads copy the
-    setting when they start.
-
-    The moments of words that no longer occur decay towards 0, and Adam is ten times slower on
-    denormal numbers.
-    """
-    torch.set_flush_denormal(True)
-
-
 def train(
     params: Params,
     run: str,
@@ -64,6 +54,9 @@ def train(
     ``train.processes`` it starts these processes and waits for them; under ``torchrun`` it is one
     of them. locked: the process that has started this one holds the lock.
     """
+    # The moments of words that no longer occur decay towards 0, and Adam is ten times slower on
+    # denormal numbers. Threads copy the setting when they start.
+    torch.set_flush_denormal(True)
     node = params.runs[run]
     out = out or paths.trained(run)
     rank_device = engine_processes.joined(resolve_device(str(device)))

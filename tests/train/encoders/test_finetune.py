@@ -1,5 +1,7 @@
 """The encoder that trains a network, the crops that it draws, and the pictures behind rows of features."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -20,7 +22,7 @@ from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import IMAGE_ENCODERS
 from vse_pipe.train.encoders.finetune import build_image
 from vse_pipe.train.encoders.options import ImageFinetuneOptions as Params
-from vse_pipe.train.pictures import Drawing, Pictures, random_box, random_crop
+from vse_pipe.train.pictures import Pictures, random_box, random_crop
 from vse_pipe.train.scheme import Moment, set_rates
 
 CROPS = {"before": "crops"}
@@ -178,9 +180,9 @@ def project(tmp_path, monkeypatch):
     return features.Features(np.zeros((8, 2), np.float32), ids, np.arange(8)[::-1].copy(), {})
 
 
-def _pictures(stored, drawing=None, **transform) -> Pictures:
+def _pictures(stored, *drawing, **transform) -> Pictures:
     described = {"transform": {**TRANSFORM, **transform}, "params": {"batch_size": 4}}
-    return Pictures.join("toy", stored, described, CPU, drawing)
+    return Pictures.join("toy", stored, described, CPU, *drawing)
 
 
 def test_rows_of_the_features_are_images_as_they_were_extracted_and_draws_follow_from_seed_epoch_and_pair(project):
@@ -193,7 +195,7 @@ def test_rows_of_the_features_are_images_as_they_were_extracted_and_draws_follow
     assert pictures.transform == Transform(**described)
     (tested,) = _pictures(project, crops="ten").tested([np.arange(3)])
     assert tested.shape == (3, 10, 16, 16, 3), "ten crops where the features had ten"
-    pictures = _pictures(project, Drawing("random", True, 5))
+    pictures = _pictures(project, SimpleNamespace(crop="random", flip=True), 5)
     whole = _drawn(pictures, [range(16)])
     assert torch.equal(_drawn(pictures, [[3, 8], [9], range(9)]), whole[[3, 8, 9, *range(9)]])
     ahead = Pictures(**{**vars(pictures), "ahead": 3})
@@ -202,7 +204,7 @@ def test_rows_of_the_features_are_images_as_they_were_extracted_and_draws_follow
 
 
 def test_changed_missing_and_foreign_files_are_named(project):
-    pictures = _pictures(project)
+    pictures = _pictures(project, SimpleNamespace(crop="center", flip=False))
     (RAW / "002.png").write_bytes((RAW / "003.png").read_bytes())
     with pytest.raises(IntegrityError, match=r"002\.png \(image_id 27\): the file changed"):
         list(pictures.tested([np.arange(8)]))

@@ -127,10 +127,10 @@ def _stored() -> features.Features:
     return features.read(paths.extracted(REGIONS, FEATURES))
 
 
-def _joined(same_text: bool, mentions: pa.Table | None = None) -> TrainTable:
+def _joined(mentions: pa.Table) -> TrainTable:
     told, shown = captions_artefact.read(paths.prepared(REGIONS)), pairs_artefact.read(paths.injected(REGIONS, NOISE))
     words = texts.read(paths.extracted(REGIONS, TEXTS))
-    return TrainTable.join(told, shown, _stored(), words, same_text=same_text, mentions=mentions)
+    return TrainTable.join(told, shown, _stored(), words, mentions=mentions)
 
 
 def _matches(pairs: Pairs) -> torch.Tensor:
@@ -170,12 +170,12 @@ def test_regions_that_were_not_drawn_for_a_phrase_are_its_own_all_the_same(proje
     _fewer_pairs(3)
     inject(project, NOISE)
     extract_texts(project, TEXTS)
-    found = _joined(True, regions.read_phrases(folder)).train_pairs
+    found = _joined(regions.read_phrases(folder)).train_pairs
     rows, whole = captions_artefact.read(folder).to_pandas().query("split == 'train'"), spoken.query("split == 'train'")
     assert len(rows) == len(found) < len(whole.drop_duplicates(["region_id", "text"]))
     known_by = whole[["region_id", "text"]].rename(columns={"region_id": "image_id"})
     assert _matches(found).tolist() == _belonging(rows, known_by)
-    assert _matches(_joined(True).train_pairs).sum() < _matches(found).sum()
+    assert _matches(_joined(regions.read_phrases(folder)[:0]).train_pairs).sum() < _matches(found).sum()
     known = found.incidence
     assert set(known.ids.tolist()) == set(whole.region_id)
     assert len(known.ids) > rows.image_id.nunique()

@@ -73,8 +73,6 @@ class TrainParams(Strict):
     """validation images that choose the best epoch, the first ones"""
     mask_same_image: bool = False
     """captions of one image are no negatives of each other"""
-    same_text: bool = False
-    """captions that read alike match all their images; phrases of regions always do"""
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     """bfloat16 computes the products of a step in bfloat16 (autocast); tf32, of NVIDIA GPUs, rounds
     their factors to 10 bits; weights stay float32"""

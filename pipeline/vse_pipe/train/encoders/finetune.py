@@ -78,7 +78,7 @@ class FinetuneImageEncoder(nn.Module):
 
 
 build_image = FinetuneImageEncoder
-pictures = Pictures.for_training
+pictures = Pictures.join
 
 
 def network(name: str, source: FeatureSet, meta: dict, seed: int) -> PixelNetwork:

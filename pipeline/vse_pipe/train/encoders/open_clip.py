@@ -160,7 +160,7 @@ class TextSide(TunedSide):
 build_image, build_text = ImageSide, TextSide
 
 
-pictures = Pictures.for_training
+pictures = Pictures.join
 
 
 def network(name: str, source: FeatureSet, meta: dict, seed: int) -> PixelNetwork:
