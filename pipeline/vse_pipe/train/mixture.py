@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from scipy.special import betaln
-from scipy.stats import rankdata
+from scipy.stats import mannwhitneyu
 
 from vse_pipe.core.console import say, warn
 
@@ -220,12 +220,10 @@ class Division:
 def auc(score: Float[ndarray, " pairs"], is_positive: Bool[ndarray, " pairs"]) -> float | None:
     """The chance that a positive scores higher than a negative, ties counting half; None where
     one kind is missing."""
-    positives = int(is_positive.sum())
-    negatives = len(is_positive) - positives
-    if not positives or not negatives:
+    if is_positive.all() or not is_positive.any():
         return None
-    above = rankdata(score)[is_positive].sum() - positives * (positives + 1) / 2
-    return float(above / (positives * negatives))
+    positives, negatives = score[is_positive], score[~is_positive]
+    return float(mannwhitneyu(positives, negatives).statistic / (len(positives) * len(negatives)))
 
 
 def trust_summary(trust: Float[ndarray, " pairs"], above: float, mismatched: Bool[ndarray, " pairs"] | None) -> str:

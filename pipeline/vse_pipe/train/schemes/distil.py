@@ -16,16 +16,11 @@ class Distil(Scheme):
     """The distance of each pair is added to its loss, so it has the reduction of the loss."""
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
-        scored, params, teacher = (
-            self.scored(images, texts, batch),
-            self.params,
-            self.setting.teacher,
-        )
-        assert teacher is not None
-        taught = teacher.scores(batch.pairs, scored.scores.device).to(scored.scores.dtype)
+        assert self.setting.teacher is not None
+        scored, params = self.scored(images, texts, batch), self.params
+        taught = self.setting.teacher.scores(batch.pairs, scored.scores.device).to(scored.scores)
+        distance = divergence(scored, replace(scored, scores=taught), params.tau, params.teacher_tau)
         loss = self.setting.loss(scored)
-        likeness = replace(scored, scores=taught)
-        distance = divergence(scored, likeness, params.tau, params.teacher_tau)
         return LossTerms(loss.per_pair + params.weight * distance, loss.reduction)
 
 

@@ -66,13 +66,9 @@ class L2rm(Scheme):
             warn(f"l2rm, epoch {epoch + 1}: too few matched pairs to train on; one more epoch of warm-up")
 
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
-        """Batches of as many matched pairs as a batch has, then as many mismatched pairs.
-
-        As in the authors' code an epoch is one pass over the matched pairs and as many passes over
-        the mismatched pairs as it needs; an incomplete last batch is left out. An epoch without a
-        full batch has one smaller batch. Where there are too few pairs to rematch, batches are of
-        matched pairs alone.
-        """
+        """Batches of as many matched pairs as a batch has, then as many mismatched pairs: one pass
+        over the matched pairs and as many over the others as it needs, without an incomplete last
+        batch, as in the authors' code."""
         if self.division is None:
             return sampled
         clean, noisy = self.division.clean, self.division.noisy
@@ -105,12 +101,13 @@ class L2rm(Scheme):
         matched, mismatched = ((images[half], texts[half], batch.pairs[half]) for half in halves)
         scored = self.scored(*matched[:2], batch.part(halves[0]))
         terms = self.setting.loss(scored)
-        self._tally_costs(scored.scores, *matched)
+        assert self.tally is not None
+        costs = self.costs.matrix(scored.scores, *matched[:2])
+        self.tally.cost(matched[2], costs.diagonal().cpu().numpy())
         if count == len(batch.pairs):
             return terms
-        loss = self._rematched(*mismatched)
         # The authors add the two losses, so there is no term for each pair.
-        return LossTerms((terms.total() + loss)[None], "sum")
+        return LossTerms((terms.total() + self._rematched(*mismatched))[None], "sum")
 
     def record(self) -> dict | None:
         return self.tally.record() if self.tally else None
@@ -159,13 +156,6 @@ class L2rm(Scheme):
         self.tally.cost(pairs, cost.diagonal().numpy())
         self.tally.moved(plan.numpy(), refined(plan).numpy())
         return rematch_loss(scores, sent(plan, scores.device), params.temperature, params.rematch)
-
-    @torch.no_grad()
-    def _tally_costs(self, scores: Tensor, images: Tensor, texts: Tensor | Words, pairs: np.ndarray) -> None:
-        assert self.tally is not None
-        # A sampler may make larger batches than the network has inputs; they are never rematched.
-        if not self.costs.learned or scores.shape[1] <= self.costs.captions:
-            self.tally.cost(pairs, self.costs.matrix(scores, images, texts).diagonal().cpu().numpy())
 
 
 def _full(pairs: ndarray, size: int, rng: np.random.Generator) -> list[ndarray]:
