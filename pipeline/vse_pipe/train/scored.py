@@ -141,8 +141,7 @@ def plateau(mean_loss: float, batch_size: int, margin: float) -> str | None:
     """
     value = 2 * batch_size * margin
     if abs(mean_loss - value) < 0.01 * value:
-        advice = "training may leave it by itself; if not, set the loss's curriculum to 2, lower train.lr, train.batch_size or the margin, or set train.precision to float32"
-        return f"the loss still sits at its plateau of {value:.1f}; {advice}"
+        return f"the loss still sits at its plateau of {value:.1f}; set its curriculum to 2, or lower train.lr"
     return None
 
 

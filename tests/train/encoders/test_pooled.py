@@ -141,7 +141,7 @@ def test_runs_on_tokens_learn_and_a_packed_model_reads_sentences(tmp_path, monke
     def encode(said, **_):
         return [eye[[WORDS.index(word) for word in text.split()]] for text in said]
 
-    monkeypatch.setattr(text_methods, "_loaded", lambda *_: SimpleNamespace(encode=encode))
+    monkeypatch.setattr(text_methods, "encoder", lambda *_: SimpleNamespace(encode=encode))
     table, path = captions.read(paths.prepared("toy")), paths.embedded("tokens") / embeddings.CAPTIONS
     vectors = Trained.open(tmp_path / "hub").captions(table["text"].to_pylist())
     np.testing.assert_allclose(vectors.numpy(), embeddings.read(path).vectors, atol=1e-6)

@@ -75,7 +75,7 @@ def test_identity_is_the_input_at_unit_length(side):
     expected = [naive.unit([3.0, 4.0, 0.0]), [0.0, 0.0, 0.0], naive.unit([-1.0, 2.0, 2.0])]
     torch.testing.assert_close(encoder(rows), torch.tensor(expected))
     assert encoder.state_dict() == {}
-    width = r"gives the 3 numbers it is given, the run's vectors have 4.*train.embed_size"
+    width = r"has 3 numbers, the run's vectors have 4.*train.embed_size"
     with pytest.raises(InputError, match=width):
         build(side, "identity", 3, 4)
 

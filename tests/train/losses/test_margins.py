@@ -70,7 +70,7 @@ def test_negative_similarities_are_a_dead_end_and_the_message_says_so():
     total.backward()
     assert scores.grad.abs().max() < 1e-9
     said = hal.stuck(total.item(), 6, hal.Params(**options))
-    assert "pulls no pair together; set loss.hal.variant: extended" in said
+    assert "no pair is pulled together; set loss.hal.variant: extended" in said
     assert hal.stuck(_hal(torch.eye(6), **options).total().item(), 6, hal.Params(**options)) is None
 
 

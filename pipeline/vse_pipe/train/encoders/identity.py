@@ -16,8 +16,8 @@ class Identity(nn.Module):
         super().__init__()
         if inputs != embed_size:
             raise InputError(
-                f"an encoder 'identity' gives the {inputs} numbers it is given, the run's vectors have {embed_size}; features, "
-                "texts and train.embed_size must be equally wide"
+                f"an encoder 'identity' has {inputs} numbers, the run's vectors have {embed_size}; "
+                "features, texts and train.embed_size must be equally wide"
             )
 
     def forward(self, vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:

@@ -191,8 +191,6 @@ class TextPooledOptions(Absolute):
     """of the tokens' vectors, as in image encoder ``pooled``"""
     drop_words: Share = 0.2
     """share of a caption's tokens left out in training; 0.2 in VSE-infinity"""
-    dropout: Share = 0.0
-    """of the tokens' vectors, in training"""
 
     # It also gives a vector for each token, for similarities of fragments.
     traits: ClassVar = TextEncoderTraits(reads="fragments", words=True)

@@ -6,7 +6,7 @@ Source: Chen et al., CVPR 2021 (VSE-infinity).
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from vse_pipe.train.encoders.options import ImagePooledOptions, TextPooledOptions
 from vse_pipe.train.heads import GPO, Projection, l2norm_eps, pool, thinned, unit
@@ -56,17 +56,14 @@ class PooledTextEncoder(_Pooled):
     ) -> Float[Tensor, "captions dim"]:
         """lengths: 1 to L, on the CPU."""
         mask = torch.arange(vectors.shape[1]) < lengths[:, None]
-        return self._pooled(self._placed(vectors), mask, self.params.drop_words)
+        return self._pooled(self.fc(vectors), mask, self.params.drop_words)
 
     def words(
         self, vectors: Float[Tensor, "captions length features"], lengths: Int[Tensor, " captions"]
     ) -> Float[Tensor, "captions length dim"]:
         """Unit vectors of the tokens, arbitrary past the end of a caption. Pooling, drop_words and
         use_abs are not applied."""
-        return l2norm_eps(self._placed(vectors))
-
-    def _placed(self, vectors: Tensor) -> Tensor:
-        return self.fc(nn.functional.dropout(vectors, self.params.dropout, self.training))
+        return l2norm_eps(self.fc(vectors))
 
 
 build_image, build_text = PooledImageEncoder, PooledTextEncoder

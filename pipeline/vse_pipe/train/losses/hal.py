@@ -65,7 +65,7 @@ def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
         negatives += 1
     if -1e-4 < mean_loss < 1.01 * 2 / params.gamma * math.log1p(negatives) + 1e-4:
         return (
-            f"the loss is {mean_loss:.4g}: similarities are 0 or below, where log(1 + relu(S)) pulls no pair together; set "
-            "loss.hal.variant: extended, or loss.hal gamma 60 and eps 0.7, or lower train.lr"
+            f"the loss is {mean_loss:.4g}: similarities are 0 or below, where no pair is pulled together; "
+            "set loss.hal.variant: extended, or gamma 60 and eps 0.7, or lower train.lr"
         )
     return None
