@@ -86,7 +86,7 @@ def test_a_bar_is_for_people_alone(monkeypatch, variables, watched):
     assert list(console.track(range(3), 3, "work [of brackets]")) == [0, 1, 2]
     assert ("work [of brackets]" in terminal.getvalue()) is watched
     if watched:
-        assert "3/3" in terminal.getvalue()
+        assert "100%" in terminal.getvalue()
 
 
 def test_quiet_and_verbose(tmp_path, monkeypatch, capsys):

@@ -134,11 +134,6 @@ def epochs(how: dict[str, Any], count: int, exact: bool = True) -> Found:
         return losses, {name: one.detach().numpy() for name, one in (scheme.model.state_dict() | models | kept).items()}
 
 
-def drifted() -> None:
-    """An epoch that is not the same everywhere."""
-    processes.require_same_on_all(processes.rank(), "epoch")
-
-
 def answered() -> list[bool]:
     """What the first answers where the others answer otherwise."""
     return [processes.first_answer(processes.is_first()), processes.first_answer(not processes.is_first())]

@@ -77,9 +77,7 @@ def test_a_run_of_one_process_goes_on_with_three_and_ends_where_one_does(project
     np.testing.assert_allclose(history()["loss"], losses, rtol=1e-4)
 
 
-def test_processes_that_drift_apart_are_told_and_what_the_first_finds_on_its_disk_counts():
-    with pytest.raises(AssertionError, match="PipelineError: the processes do not hold the same epoch"):
-        on(2, ranked.drifted)
+def test_what_the_first_finds_on_its_disk_counts():
     assert on(2, ranked.answered) == [[True, False]] * 2
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import time
+import traceback
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -98,9 +99,7 @@ def say(message: str) -> None:
 def trace() -> None:
     """Under --verbose, the traceback of the current error on stderr."""
     if _level == VERBOSE:
-        import traceback
-
-        sys.stderr.write(traceback.format_exc())
+        traceback.print_exc()
 
 
 def warn(message: str) -> None:
@@ -114,8 +113,7 @@ def line(text: str) -> None:
 
 def document(content: object) -> None:
     """A JSON document on stdout with sorted keys. Raises ValueError for NaN and infinities."""
-    stdout.file.write(json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n")
-    stdout.file.flush()
+    print(json.dumps(content, indent=2, sort_keys=True, allow_nan=False), file=stdout.file, flush=True)
 
 
 def ruled(**options: Any) -> "Table":
@@ -161,7 +159,10 @@ def track(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
     if _level == QUIET:
         yield from items
     elif watched():
-        yield from _bar(items, total, _title + title)
+        from rich.markup import escape
+        from rich.progress import track as bar
+
+        yield from bar(items, escape(_title + title), total, console=stderr, transient=True)
     else:
         yield from _plain_lines(items, total, title)
 
@@ -174,12 +175,3 @@ def _plain_lines(items: Iterable[Item], total: int, title: str) -> Iterator[Item
         if now - (started if done == total else last) >= _PLAIN_EVERY_S:
             rate, last = done / (now - started), now
             say(f"{title}: {done}/{total}, {rate:.1f}/s, {(total - done) / rate:.0f} s left")
-
-
-def _bar(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    text = TextColumn("{task.description}", markup=False)
-    columns = (text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=stderr, transient=True) as progress:
-        yield from progress.track(items, total, description=title)

@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import os
 import re
-import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,15 +28,12 @@ def resolve_device(name: str) -> torch.device:
     UsageError for any other name and a missing GPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cpu":
-        return torch.device("cpu")
-    match = re.fullmatch(rf"({'|'.join(KINDS)})(?::(\d+))?", name)
-    if not match:
+    kind, _, number = name.partition(":")
+    if name != "cpu" and (kind not in KINDS or not (number or "0").isdecimal() or name.endswith(":")):
         raise UsageError(f"unknown device '{name}'; known: {KNOWN}")
-    count = torch.get_device_module(match[1]).device_count()
-    if int(match[2] or 0) >= count:
-        raise UsageError(f"device '{name}' is not there: this machine has {count} {match[1]} devices; use auto or cpu")
-    if match[1] == "cuda":
+    if kind != "cpu" and int(number or 0) >= (count := torch.get_device_module(kind).device_count()):
+        raise UsageError(f"device '{name}' is not there: this machine has {count} {kind} devices; use auto or cpu")
+    if kind == "cuda":
         same_kernels()
     return torch.device(name)
 
@@ -141,9 +137,7 @@ def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
 
 
 def _pickled(path: Path) -> object:
-    with damaged(path, "damaged weights file"), warnings.catch_warnings():
-        # TorchScript archives and old storages cause warnings; the result or the error is enough.
-        warnings.simplefilter("ignore")
+    with damaged(path, "damaged weights file"):
         if zipfile.is_zipfile(path):  # packed members may have any size
             with zipfile.ZipFile(path) as file:
                 memory.require(str(path), sum(member.file_size for member in file.infolist()))

@@ -113,12 +113,6 @@ def wait() -> None:
             distributed.barrier()
 
 
-def require_same_on_all(number: int, content: str) -> None:
-    """Raises PipelineError unless all processes hold the same number."""
-    if len(set(Share.even(rank_count()).gather(torch.tensor([number])).tolist())) > 1:
-        raise PipelineError(f"the processes do not hold the same {content}; do they read the same disk?")
-
-
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx, part: Tensor, share: Share, partial: bool) -> Tensor:

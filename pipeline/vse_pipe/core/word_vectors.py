@@ -18,8 +18,7 @@ from vse_pipe.core import arrays
 from vse_pipe.core.errors import InputError, UsageError, damaged
 
 Vector = Float32[np.ndarray, " dim"]
-# (place, word, vector)
-Entries = Iterator[tuple[str, str, Vector]]
+Entries = Iterator[tuple[str, Vector]]
 _MOST_DIMENSIONS = 2**20
 _CHUNK = 2**16
 
@@ -37,9 +36,9 @@ def read_word_vectors(path: Path, vocabulary: Set[str]) -> tuple[list[str], Floa
     encoded = {word.encode(): word for word in vocabulary}
     opened = gzip.open if path.suffix.lower() == ".gz" else open
     with damaged(path, "no readable file of word vectors", InputError), opened(path, "rb") as file:
-        for place, word, vector in _FORMS[kind](file, encoded, path):
+        for word, vector in _FORMS[kind](file, encoded, path):
             if not np.isfinite(vector).all():
-                raise InputError(f"{path} {place}: the vector of '{word}' holds NaN or infinite values")
+                raise InputError(f"{path}: the vector of '{word}' holds NaN or infinite values")
             vectors.setdefault(word, vector)
     if not vectors:
         raise InputError(f"{path}: knows none of the {len(vocabulary)} words of the captions")
@@ -51,9 +50,9 @@ def _npz_vectors(file: BinaryIO, vocabulary: dict[bytes, str], path: Path) -> En
     words, vectors = arrays.read_npz(path, InputError, ("words", "vectors")).values()
     if words.dtype.kind != "U" or words.ndim != 1 or vectors.ndim != 2 or len(words) != len(vectors):
         raise InputError(f"{path}: words {words.dtype} {words.shape} and vectors {vectors.shape}, expected (n,) (n, D)")
-    for row, word in enumerate(words.tolist()):
+    for word, vector in zip(words.tolist(), vectors, strict=True):
         if word.encode() in vocabulary:
-            yield f"row {row}", word, vectors[row].astype(np.float32)
+            yield word, vector.astype(np.float32)
 
 
 def _text_vectors(file: BinaryIO, vocabulary: dict[bytes, str], path: Path) -> Entries:
@@ -70,7 +69,7 @@ def _text_vectors(file: BinaryIO, vocabulary: dict[bytes, str], path: Path) -> E
             if not dim or len(values) < dim:
                 raise InputError(f"{path} line {number + has_header}: {len(values)} values, expected {dim}")
             if len(values) == dim:
-                yield f"line {number + has_header}", vocabulary[word], np.array(values, np.float32)
+                yield vocabulary[word], np.array(values, np.float32)
     if has_header and number != header[0]:
         raise InputError(f"{path}: ends with {number} words, expected {header[0]}")
 
@@ -89,8 +88,10 @@ def _binary_vectors(file: BinaryIO, vocabulary: dict[bytes, str], path: Path) ->
             rest += more
         word, end = rest[:end].lstrip(b"\n"), end + 1
         if word in vocabulary:
-            yield f"word {number}", vocabulary[word], np.frombuffer(rest, "<f4", dim, end).astype(np.float32)
+            yield vocabulary[word], np.frombuffer(rest, "<f4", dim, end).astype(np.float32)
         rest = rest[end + size :]
+    if (rest + file.read(_CHUNK)).strip(b"\n"):
+        raise InputError(f"{path}: goes on after the {count} words it announces")
 
 
 _FORMS: dict[str, Callable[..., Entries]] = {

@@ -169,7 +169,6 @@ def fit(
     optimizer = optimise.optimizer_for(model, params)
     averages = optimise.Averages(scheme.models, params.average)
     progress = checkpoint.resume(model, optimizer)
-    processes.require_same_on_all(progress.epoch, "epoch to go on after")
     if progress.epoch:
         scheme.load_state(progress.scheme)
         averages.load_state(progress.average)
