@@ -160,5 +160,5 @@ def test_one_batch_is_enough_without_mix_ups_there_is_no_truth_and_chunks_are_re
     assert len(read_json(paths.trained("sum") / pairs.REMATCHING, list)) == 2
     run = {**L2RM, "image": "two_branch", "options": {"scheme": {"warm_up": 1}}}
     params = load_params(l2rm_project, runs={"sum": run}, train={**PARAMS["train"], "batch_size": 32, "chunk": 32})
-    with pytest.raises(UsageError, match=r"runs\.sum\.train\.chunk: .* normalises over the whole batch"):
+    with pytest.raises(UsageError, match=r"train\.chunk: .* normalises over the whole batch"):
         train(params, "sum", "cpu")
