@@ -31,7 +31,7 @@ def assemble(job: Job, shards: Shards, failures: dict[int, str], out: Path) -> N
     def blocks() -> Iterator[np.ndarray]:
         for start in range(0, len(ids), job.shard_rows):
             block = slice(start, start + job.shard_rows)
-            values = rows.taken(start + np.flatnonzero(~failed[block]))
+            values = rows.at(start + np.flatnonzero(~failed[block]))
             reasons = [failures.get(image_id, "") for image_id in ids[block].tolist()]
             table = _index(ids[block], values, failed[block], reasons, failed[:start])
             index.append(table.append_column("content", job.contents[block]))
@@ -63,10 +63,10 @@ class _Rows:
             places = places[~failed[places]]
             self._shard[places], self._row[places] = number, np.arange(len(places))
 
-    def taken(self, places: np.ndarray) -> Output:
+    def at(self, places: np.ndarray) -> Output:
         """The rows of the images at ``places``; None where there are none."""
         shard, row = self._shard[places], self._row[places]
-        taken: dict[str, np.ndarray] = {}
+        arrays: dict[str, np.ndarray] = {}
         for number in np.unique(shard).tolist():
             source = self._earlier if number == _EARLIER else self._read(self._files[number]).rows
             chosen = shard == number
@@ -74,9 +74,9 @@ class _Rows:
                 values = getattr(source, name)
                 if values is not None:
                     shape = (len(places), *values.shape[1:])
-                    array = taken.setdefault(name, np.empty(shape, values.dtype))
+                    array = arrays.setdefault(name, np.empty(shape, values.dtype))
                     array[chosen] = values[row[chosen]]
-        return Output(**{"features": None, **taken})
+        return Output(**{"features": None, **arrays})
 
 
 def _index(ids: np.ndarray, values: Output, missing: np.ndarray, reasons: list[str], before: np.ndarray) -> pa.Table:
@@ -89,6 +89,6 @@ def _index(ids: np.ndarray, values: Output, missing: np.ndarray, reasons: list[s
         "detail": reasons,
     }
     for name in artefact.BESIDE:
-        if (beside := getattr(values, name)) is not None:
-            columns[name] = artefact.lists(beside).take(pa.array(places, mask=missing))
+        if (regions := getattr(values, name)) is not None:
+            columns[name] = artefact.lists(regions).take(pa.array(places, mask=missing))
     return pa.table(columns)

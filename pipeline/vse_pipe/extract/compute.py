@@ -123,11 +123,11 @@ class Forward:
             last = (np.repeat(array[-1:], missing, axis=0) for array in arrays)
             arrays = tuple(map(np.concatenate, zip(arrays, last, strict=True)))
         output = self.module(*(devices.sent(torch.from_numpy(array), self.device) for array in arrays))
-        features, *beside = output if isinstance(output, Output) else Output(output)
+        features, *extents = output if isinstance(output, Output) else Output(output)
         dtype = _DTYPES[self.params.store] if self.params.store else features.dtype
         if self.params.normalise:
             features = functional.normalize(features.float(), dim=-1)
-        values = [features.to(dtype), *(None if value is None else value.float() for value in beside)]
+        values = [features.to(dtype), *(None if value is None else value.float() for value in extents)]
         # The copies are queued behind this pass; ``cpu()`` later would wait for the next one too.
         copies = [None if value is None else value[:count].to("cpu", non_blocking=True) for value in values]
         done = torch.cuda.current_stream(self.device).record_event() if self.device.type == "cuda" else None

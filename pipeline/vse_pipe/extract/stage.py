@@ -124,8 +124,8 @@ def require_allowed(job: Job, failures: dict[int, str], name: str) -> None:
     if not job.skips:
         advice = f"set on_error: skip in datasets.{node.dataset}"
         raise InputError(f"extract {name}: {example}; to leave such images out, {advice}")
-    beside = f" beside {listed} of prepare's" if listed else ""
-    allowed = f"max_errors {node.max_errors:g} allows {most}{beside}"
+    of_prepare = f" beside {listed} of prepare's" if listed else ""
+    allowed = f"max_errors {node.max_errors:g} allows {most}{of_prepare}"
     reason = allowed if count - listed > most else "none is left"
     raise InputError(f"extract {name}: {count} of {total} images cannot be read, {reason}: {example}")
 

@@ -128,9 +128,9 @@ def assembled(source: Path, proposer: Proposer, params: RegionsOptions, seed: in
     phrases = phrases.set_column(place, phrases.schema.field(place), pa.array(numbers[region]))
     columns = (phrases.take(pa.array(captioned))[name] for name in ("phrase_id", "region_id", "text", "split"))
     recall = _recall(phrases, table, owner, [entry.boxes for entry in proposals], is_chosen)
-    described, made = caption_table(*columns), RegionRows(rows, str(source), recall)
+    described, region_rows = caption_table(*columns), RegionRows(rows, str(source), recall)
     root = str(artifacts_images.root(table))
-    return Source(images, described, root, phrases=phrases, regions=made, left_out=left_out)
+    return Source(images, described, root, phrases=phrases, regions=region_rows, left_out=left_out)
 
 
 def _mentions(source: Path) -> tuple[pa.Table, pa.Table, np.ndarray, list[str]]:

@@ -42,8 +42,8 @@ def build(params: Params, seed: int) -> Backbone:
     pooling. The relaxed suppression is that of py-bottom-up-attention.
 
     Raises UnknownMember and UsageError for unknown networks; else what weights and states raise."""
-    sizes, given = (params.shorter, params.longer), (params.detector_weights, params.detector_sha256)
-    detector, weights = detectors.build(params.detector, *given, params.detector_args, sizes, seed)
+    sizes, file = (params.shorter, params.longer), (params.detector_weights, params.detector_sha256)
+    detector, weights = detectors.build(params.detector, *file, params.detector_args, sizes, seed)
     trunk, about = _trunk(params, seed)
     with torch.inference_mode():
         dimensions = trunk.eval()(torch.zeros(3, 64, 64), torch.tensor([[0.0, 0.0, 64.0, 64.0]])).shape[1]

@@ -144,16 +144,16 @@ def _add(annotation: Annotation, element: ET.Element) -> None:
         raise ValueError(f"the box {values} ends before it begins, or lies outside of {width} x {height} pixels")
     annotation.clipped += box != edges
     for name in element.iterfind("name"):
-        chain = _whole(name.text, "name")
+        chain = _whole_number(name.text, "name")
         previous = annotation.boxes.get(chain, box)
         annotation.boxes[chain] = (*map(min, previous[:2], box[:2]), *map(max, previous[2:], box[2:]))
 
 
 def _number(element: ET.Element, path: str) -> int:
-    return _whole(element.findtext(path), path)
+    return _whole_number(element.findtext(path), path)
 
 
-def _whole(text: str | None, name: str) -> int:
+def _whole_number(text: str | None, name: str) -> int:
     if not _NUMBER.fullmatch(text or ""):
         raise ValueError(f"{name} {(text or '')[:40]!r} is not a whole number")
     return int(text or "")
