@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageFilter
 
-from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.audit import defects, duplicates, wording
 from vse_pipe.core.errors import InputError, IntegrityError
@@ -115,27 +114,19 @@ def test_a_name_that_leaves_the_root_is_refused(tmp_path):
 
 
 def test_precomputed_features_have_copies_and_no_pictures(tmp_path):
-    rng = np.random.default_rng(0)
-    array = rng.standard_normal((30, 4, 8)).astype(np.float16)
-    array[7], array[20] = array[3], array[9]
-    digests = [hashlib.sha256(row.tobytes()).hexdigest() for row in array]
-    digests[20] = "another"
-    splits = ["train"] * 15 + ["test"] * 15
-    zeros = np.zeros(30, np.int32)
-    files = [f"train_ims.npy#{row}" for row in range(30)]
+    digests = [hashlib.sha256(str(place % 7).encode()).hexdigest() for place in range(9)]
     columns = {
-        "image_id": range(30),
-        "file": files,
-        "split": splits,
-        "width": zeros,
-        "height": zeros,
+        "image_id": range(9),
+        "file": [f"train_ims.npy#{row}" for row in range(9)],
+        "split": ["train"] * 8 + ["test"],
+        "width": np.zeros(9, np.int32),
+        "height": np.zeros(9, np.int32),
         "sha256": digests,
     }
-    captions = pa.table({"caption_id": [5], "image_id": [3], "text": ["a dog in the snow"], "split": ["train"]})
-    features = Features(array, np.arange(30), np.arange(30), {})
-    rows = defects.findings(pa.table(columns), captions, tmp_path, features).set_index("id")
-    assert rows.loc[7, ["kind", "other", "other_caption"]].tolist() == ["duplicate", 3, "a dog in the snow"]
-    assert rows.loc[9, ["kind", "other", "proposal"]].tolist() == ["leak", 20, "drop"]
+    captions = pa.table({"caption_id": [5], "image_id": [0], "text": ["a dog in the snow"], "split": ["train"]})
+    rows = defects.findings(pa.table(columns), captions, tmp_path).set_index("id")
+    assert rows.loc[7, ["kind", "other", "other_caption"]].tolist() == ["duplicate", 0, "a dog in the snow"]
+    assert rows.loc[1, ["kind", "other", "proposal"]].tolist() == ["leak", 8, "drop"]
     assert not (rows["kind"] == "picture").any()
 
 
@@ -170,33 +161,12 @@ def test_groups_are_those_of_loops(edges, splits, ids):
         assert gone < kept or (gone == kept and row.other < row.id)
 
 
-@pytest.mark.parametrize(("rows", "dim"), [(7, 12), (16, 12), (300, 40)])
-def test_near_vectors_are_those_of_all_products(monkeypatch, rows, dim):
-    monkeypatch.setattr(duplicates, "_STRIP", 5)
-    rng = np.random.default_rng(rows)
-    array = rng.standard_normal((rows, dim)) @ np.diag(np.arange(1, dim + 1) ** -0.3) + 3
-    array[1::5] = array[: len(array[1::5])] + 0.05 * rng.standard_normal((len(array[1::5]), dim))
-    order = rng.permutation(rows)
-    found = duplicates.near_vectors(duplicates.centred(array, order), np.arange(rows) * 2)
-    vectors = array[order] - array.sum(axis=0) / (rows + 10)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    cosines = vectors @ vectors.T - 3 * np.eye(rows)
-    expected = {
-        (2 * i, 2 * j)
-        for i in range(rows)
-        for j in range(i + 1, rows)
-        if cosines[i, j] >= 0.95 or (cosines[i, j] >= 0.8 and cosines[i, j] == max(cosines[i].max(), cosines[j].max()))
-    }
-    assert expected
-    assert set(zip(found["left"].tolist(), found["right"].tolist(), strict=True)) == expected
-
-
-def test_many_equal_vectors_are_one_group_with_few_pairs():
-    pairs = duplicates.near_vectors(duplicates.centred(np.ones((900, 70)), np.arange(900)), np.arange(900))
+def test_many_equal_pictures_are_one_group_with_few_pairs():
+    alike = np.ones((900, 256), np.float32), np.zeros((900, 64, 3), np.uint8), np.arange(900)
+    pairs = duplicates.near_hashes(*alike)
     assert len(pairs) <= 8 * 900
     table = duplicates.grouped(pairs, np.arange(900), np.full(900, "train", object))
     assert (len(table), set(table["other"])) == (899, {0})
-    assert duplicates.near_vectors(duplicates.centred(np.zeros((3, 70)), np.arange(3)), np.arange(3)).empty
 
 
 def test_perceptual_hashes_are_signs_of_the_lowest_frequencies():
@@ -211,8 +181,7 @@ def test_perceptual_hashes_are_signs_of_the_lowest_frequencies():
     assert duplicates.perceptual_hashes(grey * 0.5 + 20)[1].tolist() == expected
 
 
-def test_near_hashes_are_those_of_loops(monkeypatch):
-    monkeypatch.setattr(duplicates, "_STRIP", 3)
+def test_near_hashes_are_those_of_loops():
     rng = np.random.default_rng(0)
     bits = rng.random((25, 256)) < 0.5
     for copy in range(1, 25, 2):
@@ -232,7 +201,8 @@ def test_near_hashes_are_those_of_loops(monkeypatch):
 
 
 def captions_of(texts: list[str], images: list[int] | None = None) -> pa.Table:
-    return pa.table({"caption_id": range(len(texts)), "image_id": images or range(len(texts)), "text": texts})
+    ids = pa.array(range(len(texts)), pa.int64())
+    return pa.table({"caption_id": ids, "image_id": images or ids, "text": pa.array(texts, pa.string())})
 
 
 NOUNS = ["dog", "man", "woman", "child", "horse", "girl", "boat", "bird", "car", "bicycle"]
@@ -246,13 +216,11 @@ ENGLISH = [
 def test_captions_that_say_nothing(tmp_path):
     odd = [
         "IMG_1234.jpg", "dsc 00123", "https://example.org/a b"[:21], "...", "2014", "A photo of the", "it is in there",
-        "Ein kleiner Hund läuft durch den tiefen Schnee", "Собака бежит по снегу", "Deux enfants jouent dans le parc avec un ballon",
-        "a white dog in the snow", "Skiiers on snow cappedhills", "a photo of a dog", "a man named Zbigniew Brzezinski waves",
+        "Собака бежит по снегу", "a white dog in the snow", "Skiiers on snow cappedhills", "a photo of a dog", "a man named Zbigniew Brzezinski waves",
     ]  # fmt: skip
     rows = wording.findings(captions_of(ENGLISH + odd))
     assert set(rows["kind"]) == {"caption"}
     found = {odd[row.id - len(ENGLISH)]: (row.doubt > 0.5, row.why) for row in rows.itertuples()}
-    foreign = "in another language than the rest: "
     assert found == {
         "IMG_1234.jpg": (True, "a file name"),
         "dsc 00123": (True, "a file name"),
@@ -261,17 +229,12 @@ def test_captions_that_say_nothing(tmp_path):
         "2014": (True, "only digits"),
         "A photo of the": (True, "says nothing of the picture"),
         "it is in there": (True, "says nothing of the picture"),
-        odd[7]: (True, foreign + "German"),
-        odd[8]: (True, "in other letters than the rest"),
-        odd[9]: (True, foreign + "French"),
+        odd[7]: (True, "in other letters than the rest"),
     }
 
 
 def test_the_style_of_a_data_set_is_no_defect():
     assert wording.findings(captions_of(["dog", "cat", "tree", "house"] * 5 + ENGLISH))["doubt"].max() <= 0.5
-    german = [f"Ein Hund steht vor dem Haus mit der Nummer {n}" for n in range(9)]
-    rows = wording.findings(captions_of([*german, "A dog runs through the deep snow with a stick"]))
-    assert rows[["id", "why"]].to_numpy().tolist() == [[9, "in another language than the rest: English"]]
     assert wording.findings(captions_of(["一只狗在雪地里奔跑", "两个孩子在公园里玩"])).empty
     assert wording.findings(captions_of([])).empty
 

@@ -50,7 +50,7 @@ def audit_data(
         array = features.read(paths.extracted(dataset, of_features))
         identity.require_current(paths.extracted(dataset, of_features))
         judged = of_dataset(params, dataset, noise, array, of_texts, caption_table, split)
-        of_data = defects.findings(image_table, caption_table, images.root(image_table), array)
+        of_data = defects.findings(image_table, caption_table, images.root(image_table))
         about = {
             "dataset": dataset,
             "noise": noise,

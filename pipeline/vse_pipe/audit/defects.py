@@ -17,7 +17,6 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 
 from vse_pipe.artifacts import decisions, digests
-from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.images import DESCRIBED, UNREAD
 from vse_pipe.audit import duplicates, wording
 from vse_pipe.core import console
@@ -44,27 +43,19 @@ _FIGURES = {
 }
 
 
-def findings(images: pa.Table, captions: pa.Table, root: Path, features: Features | None = None) -> pd.DataFrame:
+def findings(images: pa.Table, captions: pa.Table, root: Path) -> pd.DataFrame:
     """All findings but ``pair``, sorted by kind and falling doubt; each (kind, id) once.
 
-    images, captions: as ``prepare`` wrote them; root: folder of the pictures; features: of the data
-    set, which add near duplicates by their vectors. Pictures are read once, in threads; boxes that
-    ``format: regions`` proposes are left out. Raises IntegrityError for a picture that changed
-    since ``prepare``."""
+    images, captions: as ``prepare`` wrote them; root: folder of the pictures, which are read once, in
+    threads; boxes that ``format: regions`` proposes are left out. Raises IntegrityError for a
+    picture that changed since ``prepare``."""
     images = images.filter(pc.is_in(images["split"], pa.array(DESCRIBED)))
     ids, splits = images["image_id"].to_numpy(), images["split"].to_numpy(zero_copy_only=False)
     same = duplicates.equal_contents(digests.picture_contents(images))
-    is_first = np.ones(len(ids), bool)
-    is_first[same["right"]] = False
     figures, places, hashes, colours = _looked_at(images, root)
     # Pictures of one colour all look the same.
-    compared = is_first[places] & (figures["contrast"].to_numpy()[places] >= _FIGURES["contrast"][0][0])
-    near = [duplicates.near_hashes(hashes[compared], colours[compared], places[compared])]
-    if features is not None:
-        first = np.flatnonzero(is_first & np.isin(ids, features.image_ids))
-        vectors = duplicates.centred(features.array, features.rows_of(ids[first]))
-        near.append(duplicates.near_vectors(vectors, first))
-    pairs = pd.concat(near)
+    compared = figures["contrast"].to_numpy()[places] >= _FIGURES["contrast"][0][0]
+    pairs = duplicates.near_hashes(hashes[compared], colours[compared], places[compared])
     # Boxes in one picture overlap as they like.
     files = pc.replace_substring_regex(images["file"], digests.BOX, "").to_numpy(zero_copy_only=False)
     pairs = pairs[files[pairs["left"]] != files[pairs["right"]]]

@@ -1,5 +1,5 @@
-"""Pairs of equal or nearly equal pictures, by file, pixels and vectors, and groups of them with a
-picture that stays.
+"""Pairs of equal or nearly equal pictures, by file and pixels, and groups of them with a picture
+that stays.
 
 A table of pairs has the columns ``left`` and ``right`` (int64 places of pictures, left < right),
 ``doubt`` (0 to 1) and ``why``."""
@@ -9,25 +9,18 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import torch
 from jaxtyping import Float, Int
 from scipy.fft import dctn
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from sklearn.neighbors import NearestNeighbors
 
 from vse_pipe.artifacts.images import DESCRIBED
-from vse_pipe.audit.pool import unit
-from vse_pipe.core import console
 
-# Rows that are compared with all at once, and rows of an array that are read at once.
-_STRIP, _BLOCK = 256, 4096
 # Bits of a hash. Copies that were scaled, compressed or brightened differ in 0 to 30, pictures of
 # one series in 66 to 140.
 _BITS, _MOST_BITS = 256, 63
-# Cosine of centred vectors: copies above 0.95, pictures of one series from 0.8 on, other pictures
-# below.
-LEAST_COSINE, SAME_COSINE = 0.8, 0.95
-# Partners of a row that are kept, so that a million equal rows have no 10^12 pairs.
+# Partners of a picture that are kept, so that a million equal ones have no 10^12 pairs.
 _PARTNERS = 8
 # Pairs below this doubt are left out.
 LEAST = 0.5
@@ -67,60 +60,17 @@ def near_hashes(
     colours: means of 8 x 8 cells, uint8 (pictures, cells, 3); places: of the pictures. doubt: 0.97
     for equal hashes, 0.5 for 32 bits; less where a cell differs in its colour, because hashes see
     no colours."""
-    i, j, cosines = _nearest(hashes / 16, 1 - 2 * _MOST_BITS / _BITS - 1e-3)
-    bits = np.rint(_BITS * (1 - cosines) / 2).astype(int)
+    partners = min(_PARTNERS, len(hashes) - 1)
+    if partners < 1:
+        return pairs_of(places[:0], places[:0], np.zeros(0), "")
+    distances, nearest = NearestNeighbors(n_neighbors=partners, algorithm="brute").fit(hashes).kneighbors()
+    bits = np.rint(distances**2 / 4).astype(int)
+    i, turn = np.nonzero(bits <= _MOST_BITS)
+    j, bits = nearest[i, turn], bits[i, turn]
     colour = np.abs(colours[i].astype(np.float32) - colours[j]).mean(axis=-1).max(axis=-1, initial=0) / 255
     doubt = 0.97 * (1 - bits / (_MOST_BITS + 1)) * np.clip(1.2 - 2 * colour, 0, 1)
     reasons = [f"looks the same ({count} of {_BITS} bits differ)" for count in bits]
     return pairs_of(places[i], places[j], doubt, reasons)
-
-
-def centred(array: np.ndarray, rows: Int[np.ndarray, " pictures"]) -> Float[np.ndarray, "pictures dim"]:
-    """Rows of an array at length 1, without their mean, which all vectors of a network share and
-    which makes any two of them alike. array: (rows, D), or (rows, R, D) for regions, of which the
-    mean counts; a memory map is read by blocks."""
-    vectors = np.empty((len(rows), array.shape[-1]), np.float32)
-    for start in range(0, len(rows), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        values = np.asarray(array[rows[block]], np.float32)
-        vectors[block] = values if values.ndim == 2 else values.mean(axis=1)
-    # Of few vectors the mean would be the vectors themselves.
-    vectors -= (vectors.sum(axis=0, dtype=np.float64) / (len(rows) + 10)).astype(np.float32)
-    return unit(vectors)
-
-
-def near_vectors(vectors: Float[np.ndarray, "pictures dim"], places: Int[np.ndarray, " pictures"]) -> pd.DataFrame:
-    """Pictures with a cosine of 0.8 that are each other's nearest, or of 0.95.
-
-    vectors: of ``centred``; places: of the pictures. doubt: 0.97 for equal vectors, 0.8 for a cosine of 0.95, 0.2 for
-    0.8."""
-    i, j, cosines = _nearest(vectors, LEAST_COSINE)
-    nearest = np.full(len(vectors), -1.0)
-    np.maximum.at(nearest, np.concatenate([i, j]), np.concatenate([cosines, cosines]))
-    is_mutual = cosines >= np.maximum(nearest[i], nearest[j]) - 1e-6
-    doubt = np.interp(cosines, [LEAST_COSINE, SAME_COSINE, 1], [0.2, 0.8, 0.97])
-    reasons = [f"features are nearly the same (cosine {cosine:.3f})" for cosine in cosines]
-    return pairs_of(places[i], places[j], doubt, reasons)[is_mutual | (cosines >= SAME_COSINE)]
-
-
-def _nearest(vectors: Float[np.ndarray, "rows dim"], least: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of all pairs (i < j) with an inner product of ``least``, and the products; of a row its
-    ``_PARTNERS`` largest.
-
-    Beside the vectors a strip of products is in memory."""
-    rows = torch.from_numpy(np.ascontiguousarray(vectors))
-    none = torch.empty(0, dtype=torch.int64)
-    parts = [(none, none, torch.empty(0))]
-    starts = range(0, len(rows), _STRIP)
-    for start in console.track(starts, len(starts), "near duplicates: strips of pictures"):
-        strip = rows[start : start + _STRIP] @ rows[start:].T
-        strip[torch.ones_like(strip, dtype=torch.bool).tril()] = -torch.inf
-        near = (strip >= least).any(dim=1).nonzero()[:, 0]
-        products, columns = strip[near].topk(min(_PARTNERS, strip.shape[1]))
-        place, turn = (products >= least).nonzero(as_tuple=True)
-        parts.append((near[place] + start, columns[place, turn] + start, products[place, turn]))
-    i, j, cosines = (torch.cat(side).numpy() for side in zip(*parts, strict=True))
-    return i, j, cosines.clip(max=1)
 
 
 def grouped(pairs: pd.DataFrame, ids: np.ndarray, splits: np.ndarray) -> pd.DataFrame:
