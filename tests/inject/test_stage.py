@@ -123,8 +123,7 @@ def test_decisions_drop_rematch_and_weigh_the_pairs_of_their_base(params, capsys
     )
     table = pairs.read(inject(given, "cleaned"))
     after = table.to_pandas().set_index("caption_id")
-    expected = before.assign(weight=np.float32(1), kept=False)
-    expected.loc[g, "kept"] = True
+    expected = before.assign(weight=np.float32(1))
     expected.loc[b, "image_id"], expected.loc[b, "mismatched"] = before.true_image_id[b], False
     expected.loc[[a, c], "weight"], expected.loc[d, "weight"] = 0, 0.25
     pd.testing.assert_frame_equal(after, expected, check_dtype=False)

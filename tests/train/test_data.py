@@ -249,7 +249,7 @@ def _with_weights(folder, values: dict[int, float]) -> pa.Table:
     table = pairs.read(folder)
     weights = np.ones(len(table), np.float32)
     weights[list(values)] = list(values.values())
-    table = table.append_column("weight", pa.array(weights)).append_column("kept", pa.repeat(False, table.num_rows))
+    table = table.append_column("weight", pa.array(weights))
     pairs.write(folder, table, {key.decode(): value.decode() for key, value in table.schema.metadata.items()})
     return pairs.read(folder)
 
@@ -266,7 +266,7 @@ def test_pairs_of_weight_0_are_left_out_and_others_are_trusted_as_far_as_they_we
     places = np.searchsorted(plain.train_rows, kept)
     for name in ("rows", "places", "owners"):
         assert np.array_equal(getattr(dropped.train_pairs, name), getattr(plain.train_pairs, name)[places]), name
-    table = pairs.read(folder).drop_columns(["weight", "kept"])
+    table = pairs.read(folder).drop_columns(["weight"])
     pairs.write(folder, table)
     weighed = TrainTable.join(told, _with_weights(folder, {1: 0, 2: 0.25}), source, words).train_pairs.trust
     assert (weighed.dtype, weighed.tolist()) == (np.float32, [1, 0.25, *[1.0] * (len(weighed) - 2)])

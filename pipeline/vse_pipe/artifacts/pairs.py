@@ -25,7 +25,7 @@ from vse_pipe.core import arrays, tables, weights
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.core.tables import field
 
-NAME, WEIGHT, KEPT = "pairs.parquet", "weight", "kept"
+NAME, WEIGHT = "pairs.parquet", "weight"
 TEACHER, REMATCHING = "teachers.json", "rematching.json"
 SCHEMA = tables.schema(
     "pairs 2",
@@ -40,12 +40,11 @@ SCHEMA = tables.schema(
     field("mismatched", pa.bool_(), "image_id differs from true_image_id; null where that is unknown", nullable=True),
     field("split", pa.string(), "train, val or test; only train pairs are ever mismatched"),
 )
-# The last two columns are there only where a protocol writes them.
+# The last column is there only where a protocol writes it.
 WEIGHTED_SCHEMA = tables.schema(
     "pairs 2",
     *SCHEMA,
     field("weight", pa.float32(), "trust in a train pair: 0 leaves it out of training, 1 is a usual pair"),
-    field("kept", pa.bool_(), "somebody looked at the pair and kept it"),
 )
 
 
@@ -53,7 +52,7 @@ read = tables.Artefact(NAME, SCHEMA).read
 
 
 def write(folder: Path, table: pa.Table, metadata: dict[str, str] | None = None) -> None:
-    """With columns ``weight`` and ``kept``, if any. Raises InputError for repeated ids."""
+    """With the column ``weight``, if any. Raises InputError for repeated ids."""
     schema = WEIGHTED_SCHEMA if WEIGHT in table.schema.names else SCHEMA
     tables.Artefact(NAME, schema, "caption_id").write(folder, table, metadata)
 

@@ -75,10 +75,8 @@ def _audited(
     pool, doubts = judged.pool, evidence.measure(judged.pool)
     rows = pd.concat([suspects.findings(doubts, judged, image_table, limit), of_data])
     metrics = {
-        **figures(doubts, len(np.unique(pool.owners[pool.verdicts >= 0])), judged.mismatched),
+        **figures(doubts, len(pool.images), judged.mismatched),
         "findings": rows["kind"].value_counts().sort_index().to_dict(),
-        "together": round(doubts.together, 4),
-        "weights": doubts.weights,
     }
     truth = judged.mismatched
     columns = {
@@ -89,7 +87,7 @@ def _audited(
         "fit": doubts.columns.iloc[:, 0].to_numpy(np.float64),
         "mismatched": pa.nulls(len(pool.owners), pa.bool_()) if truth is None else pa.array(truth),
     }
-    return pa.table(columns).filter(pa.array(pool.verdicts >= 0)), rows, metrics
+    return pa.table(columns), rows, metrics
 
 
 def _require_undecided(findings: Path) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Bool, Float, Int
@@ -20,9 +21,8 @@ from vse_pipe.project.params.typed import Params
 
 @dataclass(frozen=True)
 class JudgedPairs:
-    """pool: the vectors; verdicts of -1 are of dropped pairs, which are evidence and no more.
-    image_ids: of its images; caption_ids, texts: of its captions; mismatched: None where it is
-    unknown."""
+    """pool: the vectors; image_ids: of its images; caption_ids, texts: of its captions; mismatched:
+    None where it is unknown."""
 
     pool: PairPool
     image_ids: Int[ndarray, " images"]
@@ -45,10 +45,12 @@ def of_dataset(
     caption_table: pa.Table,
     split: str,
 ) -> JudgedPairs:
-    """The pairs of readable images of a split. Raises InputError for too few."""
-    rows, truth, verdicts = _pair_rows(params, dataset, noise, caption_table)
+    """The pairs of readable images of a split that nobody dropped. Raises InputError for too few."""
+    rows = _pair_rows(params, dataset, noise, caption_table)
     mask = pc.equal(rows["split"], split).to_numpy(zero_copy_only=False)
     mask &= array.readable(rows["image_id"].to_numpy())
+    if pairs.WEIGHT in rows.column_names:
+        mask &= rows[pairs.WEIGHT].to_numpy() > 0
     sentences = caption_table["text"].filter(pa.array(mask)).combine_chunks()
     caption_ids, shown = (rows[key].to_numpy()[mask] for key in ("caption_id", "image_id"))
     image_ids, owners = np.unique(shown, return_inverse=True)
@@ -60,29 +62,21 @@ def of_dataset(
     words = word_vectors(sentences.to_pylist(), params.seed)
     if of_texts is not None:
         words = unit(np.hstack([words, reduced(_vectors(dataset, of_texts, caption_ids))]))
-    pool = PairPool.create(pictures, words, owners, seed=params.seed, verdicts=verdicts[mask])
-    return JudgedPairs(pool, image_ids, caption_ids, sentences, None if truth is None else truth[mask])
+    pool = PairPool.create(pictures, words, owners, seed=params.seed)
+    truth = rows["mismatched"].to_numpy(zero_copy_only=False)[mask] if "mismatched" in rows.column_names else None
+    is_known = truth is not None and not pd.isna(truth).any()
+    return JudgedPairs(pool, image_ids, caption_ids, sentences, truth.astype(bool) if is_known else None)
 
 
-def _pair_rows(
-    params: Params, dataset: str, noise: str | None, caption_table: pa.Table
-) -> tuple[pa.Table, ndarray | None, ndarray]:
-    """caption_id, image_id and split of the pairs; which are mismatched, None where that is
-    unknown; and ``verdicts`` of ``JudgedPairs``."""
-    columns = ["caption_id", "image_id", "split"]
+def _pair_rows(params: Params, dataset: str, noise: str | None, caption_table: pa.Table) -> pa.Table:
+    """The captions with their images: as prepared, or rows of pairs.parquet."""
     if noise is None:
-        return caption_table.select(columns), None, np.zeros(caption_table.num_rows, np.int8)
+        return caption_table
     if params.pairs(noise).dataset != dataset:
         raise UsageError(f"--noise {noise}: of data set '{params.pairs(noise).dataset}', not of '{dataset}'")
     folder = paths.injected(dataset, noise)
     identity.require_current(folder)
-    table = pairs.read(folder)
-    truth = table["mismatched"].to_numpy(zero_copy_only=False)
-    verdicts = np.zeros(table.num_rows, np.int8)
-    if pairs.WEIGHT in table.column_names:
-        verdicts[table[pairs.WEIGHT].to_numpy() == 0] = -1
-        verdicts[table[pairs.KEPT].to_numpy(zero_copy_only=False)] = 1
-    return table.select(columns), truth.astype(bool) if table["mismatched"].null_count == 0 else None, verdicts
+    return pairs.read(folder)
 
 
 def _vectors(dataset: str, name: str, caption_ids: ndarray) -> Float[ndarray, "captions e"]:

@@ -30,35 +30,24 @@ Evidence = Callable[[ndarray, ndarray], ndarray]
 @dataclass(frozen=True)
 class PairPool:
     """The vectors of a data set's pairs, all of length 1, float32. owners: row of the image of each
-    caption; folds: of each image; trust: of each pair in 0..1, 1 at first; verdicts: 1 for a pair
-    that is known to be matched, -1 for a mismatched one, else 0; joint: images and captions lie in
-    one space; seed: of all draws."""
+    caption; folds: of each image; trust: of each pair in 0..1, 1 at first; joint: images and
+    captions lie in one space; seed: of all draws."""
 
     images: Float[ndarray, "images d"]
     texts: Float[ndarray, "pairs e"]
     owners: Int[ndarray, " pairs"]
     folds: Int[ndarray, " images"]
     trust: Float[ndarray, " pairs"]
-    verdicts: Int[ndarray, " pairs"]
     joint: bool = False
     seed: int = 0
 
     @classmethod
-    def create(
-        cls,
-        images: ndarray,
-        texts: ndarray,
-        owners: ndarray,
-        joint: bool = False,
-        seed: int = 0,
-        verdicts: ndarray | None = None,
-    ) -> "PairPool":
-        """The pool with random folds. images: ``FEWEST_IMAGES`` or more, each with a pair at least;
-        verdicts: by default of no pair."""
-        count, pairs = len(images), len(owners)
+    def create(cls, images: ndarray, texts: ndarray, owners: ndarray, joint: bool = False, seed: int = 0) -> "PairPool":
+        """The pool with random folds. images: ``FEWEST_IMAGES`` or more, each with a pair at
+        least."""
+        count = len(images)
         folds = np.random.default_rng(seed).permutation(count) % min(FOLDS, count // 2)
-        verdicts = np.zeros(pairs, np.int8) if verdicts is None else verdicts
-        return cls(images, texts, owners, folds, np.ones(pairs, np.float32), verdicts, joint, seed)
+        return cls(images, texts, owners, folds, np.ones(len(owners), np.float32), joint, seed)
 
     @cached_property
     def caption_folds(self) -> Int[ndarray, " pairs"]:

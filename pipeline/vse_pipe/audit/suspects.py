@@ -21,14 +21,13 @@ def findings(doubts: Doubts, judged: JudgedPairs, image_table: pa.Table, limit: 
     """The rows of kind ``pair``, the most doubtful first. limit: their number; None: the pairs that
     are probably wrong.
 
-    Nobody has decided on them. The proposal is ``picture`` where an image suits the caption better
+    The proposal is ``picture`` where an image suits the caption better
     than its own, that caption suits the image best of all these, and better than most pairs suit
     each other; else ``drop``."""
     pool = judged.pool
     order = np.argsort(-doubts.odds, kind="stable")
-    order = order[doubts.verdicts[order] == 0]
     if limit is None:
-        limit = int(np.clip((doubts.probability[order] >= PROBABLE).sum(), FEWEST, MOST))
+        limit = int(np.clip((doubts.probability >= PROBABLE).sum(), FEWEST, MOST))
     places, image_count = order[:limit], len(pool.images)
     predict = linear.predictors(pool)[0]
     parts = [

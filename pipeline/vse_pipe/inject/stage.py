@@ -94,7 +94,7 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
 def _decided(
     params: Params, noise: str, table: pa.Table, images: pa.Table, captions: pa.Table
 ) -> tuple[pa.Table, dict[str, int]]:
-    """The pairs with the columns ``weight`` and ``kept``, and the numbers of pairs that were
+    """The pairs with the column ``weight``, and the numbers of pairs that were
     dropped, rematched and weighted, and of decisions that are not applied.
 
     table: the pairs of the base protocol; images, captions: the prepared tables. Decisions on val
@@ -114,11 +114,10 @@ def _decided(
         warn(f"inject {noise}: {sentence}")
     ids, before = table["caption_id"].to_numpy(), table["image_id"].to_numpy()
     image_ids, weights = PROTOCOLS.load(node.protocol.name).apply(ids, before, holding.rows)
-    is_kept = np.isin(ids, holding.rows["id"][holding.rows["action"] == "keep"].to_numpy(np.int64))
     # Null stays null where the truth is unknown.
     mismatched = pc.not_equal(pa.array(image_ids), table["true_image_id"])
     columns = dict(zip(table.schema.names, table.columns, strict=True))
-    columns |= {"image_id": image_ids, "mismatched": mismatched, "weight": weights, "kept": is_kept}
+    columns |= {"image_id": image_ids, "mismatched": mismatched, "weight": weights}
     counts = {
         "dropped": int((weights == 0).sum()),
         "rematched": int(((weights > 0) & (image_ids != before)).sum()),

@@ -168,9 +168,7 @@ def pairs_table(truth: pa.Table, table: pd.DataFrame, probability: Float[ndarray
 def doubts(losses: Float[ndarray, " pairs"]) -> tuple[Doubts, LossMixture]:
     """Pairs are ranked by their loss; the mixture of the losses says how probable a mismatch is."""
     mixture = fit_beta(losses)
-    open_pairs = np.zeros(len(losses), np.int8)
-    columns = pd.DataFrame({"losses": losses})
-    return Doubts(1 - mixture.posterior, losses, open_pairs, columns), mixture
+    return Doubts(1 - mixture.posterior, losses, pd.DataFrame({"losses": losses})), mixture
 
 
 def described(mixture: LossMixture) -> dict:
