@@ -58,7 +58,7 @@ class Doubts:
         """How many of some pairs are mismatched, and the 95 % interval, None without an
         estimate."""
         expected = float(self.probability[pairs].sum())
-        return expected, self.estimate and self.estimate.number(self.odds[pairs])
+        return expected, None if self.estimate is None else self.estimate.number(self.odds[pairs])
 
 
 def measure(pool: PairPool) -> Doubts:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Bool, Float, Int
@@ -63,15 +62,15 @@ def of_dataset(
     if of_texts is not None:
         words = unit(np.hstack([words, reduced(_vectors(dataset, of_texts, caption_ids))]))
     pool = PairPool.create(pictures, words, owners, seed=params.seed)
-    truth = rows["mismatched"].to_numpy(zero_copy_only=False)[mask] if "mismatched" in rows.column_names else None
-    is_known = truth is not None and not pd.isna(truth).any()
-    return JudgedPairs(pool, image_ids, caption_ids, sentences, truth.astype(bool) if is_known else None)
+    truth = rows["mismatched"].filter(pa.array(mask))
+    is_known = truth.null_count == 0
+    return JudgedPairs(pool, image_ids, caption_ids, sentences, truth.to_numpy() if is_known else None)
 
 
 def _pair_rows(params: Params, dataset: str, noise: str | None, caption_table: pa.Table) -> pa.Table:
     """The captions with their images: as prepared, or rows of pairs.parquet."""
     if noise is None:
-        return caption_table
+        return caption_table.append_column("mismatched", pa.nulls(caption_table.num_rows, pa.bool_()))
     if params.pairs(noise).dataset != dataset:
         raise UsageError(f"--noise {noise}: of data set '{params.pairs(noise).dataset}', not of '{dataset}'")
     folder = paths.injected(dataset, noise)

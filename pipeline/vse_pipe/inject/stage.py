@@ -34,19 +34,16 @@ def inject(params: Params, noise: str) -> Path:
         inputs = identity.parts_of(source, "images", "captions")
         needed = ("caption_id", "image_id", "split", *(["text"] if is_decided else []))
         caption_table, image_table = captions.read(source, columns=needed), images.read(source)
-        table, counts = _pairs(image_table, caption_table, base, node.seed), dict[str, int]()
+        table, numbers = _pairs(image_table, caption_table, base, node.seed), ""
         if is_decided:
-            table, counts = _decided(params, noise, table, image_table, caption_table)
+            table, numbers = _decided(params, noise, table, image_table, caption_table)
         share = _mismatched(table)
         about = {"protocol": node.protocol.name, "seed": str(node.seed), "mismatched": share}
-        about |= {"base": base.name} if is_decided else {}
-        about |= {key.replace(" ", "_"): str(count) for key, count in counts.items()}
         with whole_folder(out) as folder:
             pairs.write(folder, table, about)
             identity.write(folder, inputs, {"pairs": sha256(folder / pairs.NAME)})
     paths.record_seconds(out, time.monotonic() - started)
     train = pc.sum(pc.equal(table["split"], "train")).as_py() or 0
-    numbers = "".join(f", {count} {key}" for key, count in counts.items())
     mismatched = f"{float(share):.2%}" if share != UNKNOWN else "an unknown share"
     protocol = f"decisions on {base.name}" if is_decided else node.protocol.name
     say(f"inject {noise}: {train} train pairs{numbers}, {mismatched} mismatched (protocol {protocol})")
@@ -91,11 +88,8 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
     return pa.table(columns)
 
 
-def _decided(
-    params: Params, noise: str, table: pa.Table, images: pa.Table, captions: pa.Table
-) -> tuple[pa.Table, dict[str, int]]:
-    """The pairs with the column ``weight``, and the numbers of pairs that were
-    dropped, rematched and weighted, and of decisions that are not applied.
+def _decided(params: Params, noise: str, table: pa.Table, images: pa.Table, captions: pa.Table) -> tuple[pa.Table, str]:
+    """The pairs with the column ``weight``, and in words how many were decided on.
 
     table: the pairs of the base protocol; images, captions: the prepared tables. Decisions on val
     and test pairs are left to ``prepare``. Raises InputError as ``decisions.read``."""
@@ -108,23 +102,24 @@ def _decided(
     paired = captions.set_column(captions.schema.get_field_index("image_id"), "image_id", table["image_id"])
     train_images = images.filter(pc.equal(images["split"], "train"))
     holding = decisions.in_force(rows, (rows["kind"] == "pair") & ~is_elsewhere, train_images, paired.filter(train))
+    elsewhere = rows[(rows["kind"] == "pair") & is_elsewhere & rows["decision"].isin(["drop", "take"])]
     if prepared is not None and Path(prepared).resolve() == file.resolve():
-        holding = replace(holding, gone=[])  # ``prepare`` removed it
+        holding, elsewhere = replace(holding, gone=[]), elsewhere[:0]  # ``prepare`` applies them
     for sentence in decisions.notes(holding):
         warn(f"inject {noise}: {sentence}")
+    if len(elsewhere):
+        where = f"datasets.{node.dataset}.decisions: {file}"
+        warn(f"inject {noise}: decisions on pairs of val and test that are not applied: {len(elsewhere)}; set {where}")
     ids, before = table["caption_id"].to_numpy(), table["image_id"].to_numpy()
     image_ids, weights = PROTOCOLS.load(node.protocol.name).apply(ids, before, holding.rows)
     # Null stays null where the truth is unknown.
     mismatched = pc.not_equal(pa.array(image_ids), table["true_image_id"])
     columns = dict(zip(table.schema.names, table.columns, strict=True))
     columns |= {"image_id": image_ids, "mismatched": mismatched, "weight": weights}
-    counts = {
-        "dropped": int((weights == 0).sum()),
-        "rematched": int(((weights > 0) & (image_ids != before)).sum()),
-        "weighted": int(((weights > 0) & (weights < 1)).sum()),
-        "not applied": len(holding.changed) + len(holding.gone),
-    }
-    return pa.table(columns), counts
+    is_used = weights > 0
+    rematched, weighted = (is_used & (image_ids != before)).sum(), (is_used & (weights < 1)).sum()
+    numbers = f", {(~is_used).sum()} dropped, {rematched} rematched, {weighted} weighted"
+    return pa.table(columns), numbers
 
 
 def shown_images(
