@@ -158,11 +158,11 @@ def _rows(column: pa.ChunkedArray, number: int) -> np.ndarray:
 def _equal(table: pa.Table, condition: str) -> Bool[np.ndarray, " rows"]:
     name, sign, value = (part.strip() for part in condition.partition("="))
     if not sign or name not in table.column_names:
-        known = ", ".join(table.column_names)
-        raise UsageError(f"--where {condition!r}: expected COLUMN=VALUE with a column of {known}")
+        columns = ", ".join(table.column_names)
+        raise UsageError(f"--where {condition!r}: expected COLUMN=VALUE with a column of {columns}")
     kind = table.schema.field(name).type
     try:
-        wanted = pa.scalar(value).cast(kind)
+        scalar = pa.scalar(value).cast(kind)
     except pa.ArrowInvalid as error:
         raise UsageError(f"--where {condition!r}: column {name} is {kind}") from error
-    return np.asarray(pc.equal(table[name], wanted))
+    return np.asarray(pc.equal(table[name], scalar))

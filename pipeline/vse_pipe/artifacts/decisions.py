@@ -170,13 +170,13 @@ def described(rows: pd.DataFrame, images: pa.Table, captions: pa.Table) -> pd.Da
     pictures = images.select(["image_id", "file", "sha256"]).to_pandas().set_index("image_id")
     names = {"caption_id", "image_id", "text", SHOWN}.intersection(captions.column_names)
     texts = captions.select(sorted(names)).to_pandas().set_index("caption_id")
-    shown = texts.get(SHOWN, texts["image_id"])
+    pictured = texts.get(SHOWN, texts["image_id"])
     owners, first = texts["image_id"].astype("Int64"), texts.drop_duplicates("image_id").set_index("image_id")["text"]
     kind, columns = rows["kind"], dict[str, np.ndarray]()
     sides = ("", "id", kind.isin(CAPTION_KINDS)), ("other_", "other", kind == "duplicate_caption")
     for prefix, key, is_caption in sides:
         ids = rows[key].astype("Int64")
-        image = ids.map(owners).mask(kind == "pair", ids.map(shown)).astype("Int64").where(is_caption, ids)
+        image = ids.map(owners).mask(kind == "pair", ids.map(pictured)).astype("Int64").where(is_caption, ids)
         caption = ids.map(texts["text"]).where(is_caption, image.map(first))
         values = {name: image.map(pictures[name]) for name in ("file", "sha256")} | {"caption": caption}
         columns |= {prefix + name: column.astype(object).fillna("").to_numpy() for name, column in values.items()}

@@ -56,6 +56,6 @@ _IMAGES = tables.Artefact(NAME, SCHEMA, "image_id", problems)
 read = _IMAGES.read
 
 
-def places(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """int64: the first place of each of ``wanted`` in ``ids``, -1 for an absent one."""
-    return np.from_dlpack(pc.fill_null(pc.index_in(pa.array(wanted), pa.array(ids)), -1)).astype(np.int64)
+def places(ids: np.ndarray, sought: np.ndarray) -> np.ndarray:
+    """int64: the first place of each of ``sought`` in ``ids``, -1 for an absent one."""
+    return np.from_dlpack(pc.fill_null(pc.index_in(pa.array(sought), pa.array(ids)), -1)).astype(np.int64)

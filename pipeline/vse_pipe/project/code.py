@@ -107,7 +107,7 @@ def _data() -> dict[str, str]:
     packages = {}
     for path in sorted(PACKAGE.rglob("*")):
         if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts:
-            folder = next(one for one in path.parents if (one / "__init__.py").is_file())
+            folder = next(above for above in path.parents if (above / "__init__.py").is_file())
             packages[path.relative_to(PACKAGE.parent).as_posix()] = ".".join(folder.relative_to(PACKAGE.parent).parts)
     return packages
 

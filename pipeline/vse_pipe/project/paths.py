@@ -98,7 +98,7 @@ def run_seed(run: str) -> int | None:
 
 
 def expand_groups(groups: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> list[str]:
-    return [one for name in names for one in groups.get(name, (name,))]
+    return [model for name in names for model in groups.get(name, (name,))]
 
 
 @contextlib.contextmanager
