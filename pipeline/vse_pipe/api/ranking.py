@@ -20,7 +20,6 @@ from torch import Tensor
 from vse_pipe.api import arguments
 from vse_pipe.api.criteria import Inference
 from vse_pipe.artifacts.evaluation import DIRECTIONS, rounded
-from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate import measure
 from vse_pipe.evaluate.rank import VectorSets, task_of_vectors
@@ -253,8 +252,7 @@ def _ranked(task: Task, criterion: str | Inference, first: ArrayLike, **values: 
     truth = [task.split.truth(direction) for direction in DIRECTIONS]
     correct = b"".join(side.tobytes() for direction in truth for side in (direction.starts, direction.items))
     data = {"correct": hashlib.sha256(correct).hexdigest()[:16]}
-    with console.quiet():
-        ((_, result),) = measure.results(replace(task, about={**task.about, "data": data}), [parsed])
+    ((_, result),) = measure.results(replace(task, about={**task.about, "data": data}), [parsed])
     if not isinstance(result, measure.Result):
         raise result
     about = {name: value for name, value in result.metrics.items() if name != "intervals"}

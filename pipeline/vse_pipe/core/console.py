@@ -41,17 +41,6 @@ def level() -> int:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Without progress inside, for calls from Python."""
-    global _level
-    before, _level = _level, QUIET
-    try:
-        yield
-    finally:
-        _level = before
-
-
-@contextlib.contextmanager
 def titled(title: str) -> Iterator[None]:
     """Log lines and errors inside begin with ``title: ``."""
     global _title

@@ -51,16 +51,13 @@ class Artefact:
     unique: str = ""
     further: Problems | None = None
 
-    def problems(self, table: pa.Table) -> list[str]:
-        """``further``, and ids that occur more than once."""
-        ids = table[self.unique].to_numpy() if self.unique else np.empty(0)
-        twice = dict.fromkeys(ids[text.repeats(ids)[0]].tolist())
-        repeated = [f"{self.unique} {value} occurs more than once" for value in twice][:_SHOWN]
-        return repeated + (self.further(table) if self.further else [])
-
     def write(self, folder: Path, table: pa.Table, metadata: dict[str, str] | None = None) -> None:
-        """Writes the file whole or not at all. Raises InputError with every problem."""
-        if lines := self.problems(table):
+        """Writes the file whole or not at all. Raises InputError with ids that occur more than once,
+        and with what ``further`` says."""
+        ids = table[self.unique].to_numpy() if self.unique else np.empty(0)
+        twice = list(dict.fromkeys(ids[text.repeats(ids)[0]].tolist()))[:_SHOWN]
+        lines = [f"{self.unique} {value} occurs more than once" for value in twice]
+        if lines := lines + (self.further(table) if self.further else []):
             raise InputError(*(f"{folder / self.name}: {line}" for line in lines))
         write(folder / self.name, table, self.schema, metadata or {})
 
