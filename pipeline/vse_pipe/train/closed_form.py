@@ -22,7 +22,7 @@ _BLOCK_BYTES = 2**26
 
 
 class ClosedForm(Scheme, ABC):
-    """Sets one linear layer a side, in ``solve``, from ``moments``. There are no steps, so the
+    """Sets one linear layer a side, in ``start``, from ``moments``. There are no steps, so the
     run's loss is not used and history.csv has 0. Mismatched pairs of ``inject`` count as they are.
 
     name: of the scheme, for messages. Raises UsageError for encoders that are more than one linear
@@ -38,17 +38,23 @@ class ClosedForm(Scheme, ABC):
         self.texts = _layer(setting.model.txt, self.name)
 
     def start(self, epoch: int) -> None:
+        mean, covariance = self.moments
         try:
-            self.solve(epoch)
+            weights = self.solve(covariance, epoch)
         except LinAlgError as error:
             raise InputError(
-                f"scheme '{self.name}': a covariance of the training pairs is singular ({error}): features are "
-                "constant, or eta or strengths too small"
+                f"scheme '{self.name}': a covariance of the training pairs is singular ({error}): "
+                "features are constant, or eta or strengths too small"
             ) from error
+        means = np.split(mean, [self.images.in_features])
+        with torch.no_grad():
+            for layer, weight, center in zip((self.images, self.texts), weights, means, strict=True):
+                layer.weight.copy_(torch.from_numpy(weight))
+                layer.bias.copy_(torch.from_numpy(-weight @ center))
 
     @abstractmethod
-    def solve(self, epoch: int) -> None:
-        """Set the layers for ``epoch``, counted from 0."""
+    def solve(self, covariance: Float64[ndarray, "both both"], epoch: int) -> tuple[ndarray, ndarray]:
+        """The maps of centred images and of centred texts for ``epoch``, counted from 0."""
 
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
         return []
@@ -57,14 +63,6 @@ class ClosedForm(Scheme, ABC):
     def moments(self) -> tuple[ndarray, ndarray]:
         """Of the training pairs; a row is an image's features and then its text's."""
         return moments_of(self._blocks)
-
-    def set_layers(self, mean: Float64[ndarray, " both"], *weights: Float64[ndarray, "dim _"]) -> None:
-        """Both layers as maps of centred rows. weights: of the images and of the texts."""
-        means = np.split(mean, [self.images.in_features])
-        with torch.no_grad():
-            for layer, weight, center in zip((self.images, self.texts), weights, means, strict=True):
-                layer.weight.copy_(torch.from_numpy(weight))
-                layer.bias.copy_(torch.from_numpy(-weight @ center))
 
     def _blocks(self) -> Iterator[np.ndarray]:
         pairs = self.setting.pairs

@@ -1,9 +1,5 @@
 """The base class of schemes, their settings, the learning rate of each step, and values of all
-training pairs.
-
-Rates follow from epoch and step, so a resumed run needs no state for them, and epochs may differ in
-length.
-"""
+training pairs."""
 
 import contextlib
 import math

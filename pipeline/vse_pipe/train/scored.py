@@ -149,9 +149,6 @@ def sample_losses(batch: Scored, margin: float = 0.2, hardest: bool = False) -> 
     """``mean_t [m - S_ii + S_it]+ + mean_j [m - S_ii + S_ji]+`` for each pair i, over all B cells
     of a row and a column.
 
-    Schemes use it to separate mismatched pairs from matched pairs; no loss uses it. The value
-    depends on the other pairs of the batch.
-
     Source: L2RM (Han et al., CVPR 2024) Eq. 4 as in the authors' code, whose mean counts masked
     cells as 0. hardest: the maximum instead of the mean, as in the paper's Eqs. 4 and 2. margin:
     0.2 in both.

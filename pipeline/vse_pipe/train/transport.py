@@ -1,10 +1,5 @@
 """Partial optimal transport between the images and captions of a batch, and its cost (L2RM, CVPR
-2024).
-
-``Costs`` computes the costs of a run: the distance of features, or the output of a network that is
-trained at every step. ``partial_plan`` computes the transport, masked and with an entropy term:
-which images of a batch fit which captions.
-"""
+2024)."""
 
 from typing import Any, Literal
 
@@ -166,8 +161,7 @@ def partial_plan(
     that take the rest of the mass, at 100 times the largest cost. As in the authors' code it stops
     when the potentials of the images move by less than ``tolerance`` (Euclidean) or after
     1,000 steps; the default is loose, and the sum is 0.106 instead of 0.1 at regularisation
-    0.01. Unlike the code, the iterations scale the kernel, which is the same recursion and several
-    times as fast. A mass of 1 runs without dummies instead of ending in NaN.
+    0.01. Unlike the code, the iterations scale the kernel, and a mass of 1 needs no dummies.
 
     Raises InputError for costs whose scales leave the range of float64, those above some 700 times
     the regularisation.

@@ -99,10 +99,6 @@ class TunedSide(nn.Module):
 class LowRank(nn.Module):
     """A weight plus ``alpha / rank B A`` (Hu et al., LoRA, ICLR 2022): A uniform in +-1/sqrt(in), B
     zero.
-
-    The sum is computed whenever the weight is read. The attention of peft adds the product to the
-    frozen weight and subtracts it again in every pass, which rounds that weight and is not safe in
-    threads.
     """
 
     def __init__(self, weight: Float[Tensor, "out in"], rank: int, alpha: float, rng: torch.Generator) -> None:

@@ -48,7 +48,8 @@ class Bicro(TwoNetworks):
             if self._anchors is None:
                 self._anchors = _sides(self.judged(teacher, self._clean))
             sides = _sides(self.judged(teacher, batch))
-            return _above(consistency(sides, self._anchors, params.variant), params.floor)
+            labels = consistency(sides, self._anchors, params.variant)
+            return labels.masked_fill(labels <= params.floor, 0)
         self._clean, self._anchors = batch, None
         if params.variant == "paper":
             return torch.ones(len(batch.pairs), device=self.setting.device)
@@ -113,13 +114,9 @@ def clean_labels(
     count = len(losses) // 10 + 1
     rest, chosen = order[:-count], order[-count:]
     ratios = consistency(pairs, (pairs[0][chosen], pairs[1][chosen]), "code")
-    labels = _above(0.5 + ratios / 2, floor)
+    labels = 0.5 + ratios / 2
+    labels = labels.masked_fill(labels <= floor, 0)
     return torch.ones_like(labels).scatter(0, rest, labels[: len(rest)]), chosen
-
-
-def _above(labels: Float[Tensor, " pairs"], floor: float) -> Float[Tensor, " pairs"]:
-    """``labels``, with 0 for those of at most ``floor``."""
-    return torch.where(labels > floor, labels, 0)
 
 
 scheme = Bicro

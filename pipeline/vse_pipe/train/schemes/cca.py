@@ -30,14 +30,15 @@ class Cca(ClosedForm):
                 f"train.embed_size to at most that, not {setting.train.embed_size}"
             )
 
-    def solve(self, epoch: int) -> None:
-        if epoch:
-            return
-        mean, covariance = self.moments
+    def start(self, epoch: int) -> None:
+        if not epoch:
+            super().start(epoch)
+
+    def solve(self, covariance: ndarray, epoch: int) -> tuple[ndarray, ndarray]:
         width, size = self.images.in_features, self.setting.train.embed_size
-        r, *maps = canonical(covariance, width, self.params.eta, size)
-        self.set_layers(mean, *maps)
+        r, image_map, text_map = canonical(covariance, width, self.params.eta, size)
         say(f"cca: {len(self.setting.pairs)} pairs, correlations {r[0]:.4f} to {r[-1]:.4f}")
+        return image_map, text_map
 
 
 def canonical(

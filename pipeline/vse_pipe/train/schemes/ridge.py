@@ -34,12 +34,11 @@ class Ridge(ClosedForm):
                     f"its strengths an epoch: set train.{key} {value}, not {actual}"
                 )
 
-    def solve(self, epoch: int) -> None:
-        mean, covariance = self.moments
+    def solve(self, covariance: ndarray, epoch: int) -> tuple[ndarray, ndarray]:
         strength = self.params.strengths[epoch]
         weight = ridge_map(covariance, self.images.in_features, strength)
-        self.set_layers(mean, np.eye(len(weight)), weight)
         say(f"ridge: images of {len(self.setting.pairs)} pairs, strength {strength:g}")
+        return np.eye(len(weight)), weight
 
 
 def ridge_map(
