@@ -26,6 +26,7 @@ from vse_pipe.prepare.stage import prepare
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.search.engine import Engine
+from vse_pipe.search.query import PHOTO, Limits, Term
 from vse_pipe.tools.choose import Candidate, params_of
 from vse_pipe.train.stage import train
 from vse_pipe.train.trained import Trained
@@ -134,7 +135,8 @@ def test_the_model_is_made_once_and_sentences_and_photos_go_through_its_towers(p
         hits = engine.by_text(row["text"], 3).hits
         np.testing.assert_allclose([hit.score for hit in hits], np.sort(scores[:, place])[::-1][:3], atol=1e-5)
     shown = images.read(paths.prepared("photos")).filter(pc.field("split") == "test").to_pylist()[0]
-    hits = engine.by_image(Path("raw", shown["file"]).read_bytes(), 3).hits
+    photo = Term(PHOTO, "a photo", content=Path("raw", shown["file"]).read_bytes())
+    hits = engine.ask((photo,), Limits(3)).hits
     np.testing.assert_allclose([hit.score for hit in hits], np.sort(scores[0])[::-1][:3], atol=1e-5)
 
 
