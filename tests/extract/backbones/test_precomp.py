@@ -66,11 +66,12 @@ def with_nan() -> np.ndarray:
 @pytest.mark.parametrize(("array", "files", "message"), [
     (with_nan(), GOOD,
      r"train_ims.npy#4 \(image_id 10\) holds NaN or infinite values; to leave such images out, set on_error"),
-    (rows(), [*GOOD[:3], "train_ims.npy#5"], "row 3: train_ims.npy#5 does not exist, the file has 5 rows"),
+    (rows(), [*GOOD[:3], "train_ims.npy#5"], r"row 3: train_ims.npy#5 does not exist, the file has shape \(5, 3\)"),
     (rows(), ["cat.jpg", *GOOD[1:]], "row 0: file 'cat.jpg' names no row of features, expected <name>.npy#<row>"),
     (rows(), ["../train_ims.npy#0", *GOOD[1:]], "row 0: file '../train_ims.npy' lies outside its root"),
+    (np.float32(1), GOOD, r"row 0: train_ims.npy#3 does not exist, the file has shape \(\)"),
     (np.array([{"a": 1}] * 5, dtype=object), GOOD, "train_ims.npy: .*Python objects"),
-], ids=["nan", "row", "image", "outside", "pickle"])  # fmt: skip
+], ids=["nan", "row", "image", "outside", "number", "pickle"])  # fmt: skip
 def test_refuses(folder: Path, array: np.ndarray, files: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         extracted(array, files)

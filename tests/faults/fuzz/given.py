@@ -112,7 +112,7 @@ def _prepared(kind: str, source: str, **options: object) -> object:
 
 def _proposed(path: Path) -> object:
     params = from_file.Params(path=str(path))
-    return read_boxes(path, None), proposer(params, 3, 1)(Picture(Path(), Item(7, "12.png", "", "x"), 120, 80))
+    return read_boxes(path), proposer(params, 3, 1)(Picture(Path(), Item(7, "12.png", "", "x"), 120, 80))
 
 
 def _noise(path: Path) -> object:
@@ -121,7 +121,7 @@ def _noise(path: Path) -> object:
 
 def _regions(path: Path) -> object:
     index, _ = tsv_index([path])
-    return [read_row(index, Item(0, f"{bottom_up.NUMBERS[n]}.jpg", "", "x"), "file", (3, 5)) for n in (0, 1)]
+    return [read_row(index, Item(0, f"{bottom_up.NUMBERS[n]}.jpg", "", "x"), (3, 5)) for n in (0, 1)]
 
 
 def _row(path: Path) -> object:

@@ -42,8 +42,8 @@ def _parsed(item: Item) -> tuple[str, int]:
 
 
 def _row(array: np.ndarray, number: int, item: Item) -> np.ndarray:
-    if number >= len(array):
-        raise InputError(f"{item.where}: {item.file} does not exist, the file has {len(array)} rows")
+    if array.ndim < 2 or number >= len(array):
+        raise InputError(f"{item.where}: {item.file} does not exist, the file has shape {array.shape}")
     row = np.ascontiguousarray(array[number])
     if item.sha256 and hashlib.sha256(row.data).hexdigest() != item.sha256:
         raise IntegrityError(f"{item.where}: {item.file} changed after prepare read it; run `vse-pipe prepare` again")
