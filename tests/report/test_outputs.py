@@ -194,13 +194,8 @@ def _record(run: str, **changes: object) -> None:
     """config.json as training writes it for the run of ``base.params``, with ``changes``."""
     params = base.params()
     node, path = params.runs[run], paths.trained(run) / "config.json"
-    inputs = {
-        "features": _describe(params.features["small"].backbone),
-        "texts": _describe(params.texts["words"].method),
-        "pairs": _describe(params.noises["clean"].protocol),
-    }
     config = {key: _describe(getattr(node, key)) for key in MEMBERS}
-    config |= {"inputs": inputs, "train": node.train.model_dump(mode="json"), "seed": node.seed}
+    config |= {"train": node.train.model_dump(mode="json"), "seed": node.seed}
     write_json(path, read_json(path) | config | changes)
 
 

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,12 +105,10 @@ def gradient(how: dict[str, Any], size: int, exact: bool = True) -> Found:
         model, params = scheme.model.train(), scheme.setting.train
         batch = scheme.setting.pairs.batch(np.arange(0, 2 * size, 2))
         torch.manual_seed(7)
-        if params.chunk:
-            value = optimise.backward(scheme, batch, params.chunk).item()
-        else:
-            total = scheme.terms(*model.encode(batch, scheme.setting.device, params.precision), batch).total()
-            value = total.item()
-            total.backward()
+        encode = partial(optimise.encoded_in_chunks, model, params.chunk) if params.chunk else model.encode
+        total = scheme.terms(*encode(batch, scheme.setting.device, params.precision), batch).total()
+        value = total.item()
+        total.backward()
         if processes.rank_count() > 1:
             model.sum_gradients()
         tensors = [(name, weight.grad) for name, weight in model.named_parameters()] + list(model.named_buffers())

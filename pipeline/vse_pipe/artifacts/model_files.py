@@ -14,8 +14,7 @@ data/audit/. config.json has
 - ``embed_size``, ``feature_shape``, ``text_inputs``: sizes; ``run``, ``dataset``, ``features``,
   ``texts``, ``noise``: names in params.yaml;
 - ``sha256``: of the files beside it; ``features_sha256``, ``texts_sha256``: of the training data;
-- ``train``: options, without ``processes``; ``seed``; ``inputs``: ``name`` and ``params`` of what
-  made ``features``, ``texts`` and ``pairs``;
+- ``train``: options, without ``processes``; ``seed``;
 - ``best``: ``epoch`` and ``val_rsum``; ``ended``: ``epoch``, ``by`` (``epochs`` or ``patience``),
   ``converged``, ``stuck`` (why the run does not move);
 - ``backbone``: the network of a model that reads pixels, or of a pretrained pair that trains.

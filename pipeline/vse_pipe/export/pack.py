@@ -1,9 +1,7 @@
 """pack: write a run's model, with its card, as a folder for a model hub and for other projects."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from vse_pipe.artifacts import evaluation, features, identity, model_files, texts
 from vse_pipe.core import locks
@@ -15,7 +13,7 @@ from vse_pipe.export.card import card_text
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.train.model import DualEncoder
-from vse_pipe.train.trained import FEATURES, TEXTS, Trained
+from vse_pipe.train.trained import FEATURES, TEXTS, Trained, mapped
 
 CARD, WEIGHTS = "README.md", model_files.WEIGHTS
 # Files of text features that a sentence needs. Token ids need only the vocabulary, which the model
@@ -109,7 +107,7 @@ def _copy_weights(run: str, folder: Path, of_features: bool) -> None:
 
     for name, meta, key in ((FEATURES, features.META, "params"), (TEXTS, texts.META, "options")):
         about = read_json(folder / name / meta)
-        options = _with_weights(about.get(key, {}), packed)
+        options = mapped(about.get(key, {}), packed)
         if places:
             write_json(folder / name / meta, {**about, key: options})
 
@@ -120,15 +118,3 @@ def _copy(source: Path, folder: Path, files: tuple[str, ...]) -> None:
     for name in files:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
-
-
-def _with_weights(options: Any, place: Callable[[str], str]) -> Any:
-    """Options of a meta.json with ``place(weights)`` for all ``weights``, also of parts."""
-    if isinstance(options, list):
-        return [_with_weights(part, place) for part in options]
-    if not isinstance(options, dict):
-        return options
-    return {
-        key: place(value) if key.endswith("weights") and isinstance(value, str) else _with_weights(value, place)
-        for key, value in options.items()
-    }

@@ -159,11 +159,9 @@ def trained_on(node: Run, run: str) -> tuple[features.Features, Texts]:
 def network(params: Params, node: Run, stored: features.Features) -> "PixelNetwork | None":
     """The network of encoders that hold the one behind the features; None for others. Random
     weights follow from the project's seed; all else of a run from the run's."""
-    holder = network_holder(node.image, node.text)
-    if holder is None:
-        return None
-    source = params.features[node.features]
-    return holder.network(node.features, source, stored.meta, params.seed)
+    if holder := network_holder(node.image, node.text):
+        return holder.network(node.features, params.features[node.features], stored.meta, params.seed)
+    return None
 
 
 def table(

@@ -200,20 +200,13 @@ def objective(loss: Member, model: DualEncoder, **values: object) -> Callable[[S
 def described(
     run: Run, feature_shape: tuple[int, ...], text_inputs: int, embed_size: int, features: dict, texts: Texts
 ) -> dict:
-    """config.json of any model: members, sizes as in ``build``, names, and how features and texts
-    were made.
-
-    features: meta.json of the features, with their digest.
-    """
+    """config.json of any model: members, sizes as in ``build``, names and digests. features:
+    meta.json of the features."""
     members = {key: describe(getattr(run, key)) for key in RUN_FAMILIES}
     sizes = {"embed_size": embed_size, "feature_shape": list(feature_shape), "text_inputs": text_inputs}
     sources = {key: getattr(run, key) for key in ("dataset", "features", "texts", "noise")}
-    inputs = {
-        "features": {"name": features.get("backbone"), "params": features.get("params", {})},
-        "texts": {"name": texts.meta.get("method"), "params": texts.meta.get("options", {})},
-    }
     digests = {"features_sha256": features["sha256"], "texts_sha256": texts.digest}
-    return {**members, **sizes, **sources, "inputs": inputs, **digests}
+    return {**members, **sizes, **sources, **digests}
 
 
 def describe(member: Member) -> dict:

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.utils.checkpoint import checkpoint
 
 from vse_pipe.core import devices, processes
 from vse_pipe.core.console import track
@@ -163,12 +164,10 @@ def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> Floa
     batch = scheme.prepare(batch)
     model, optimizer = scheme.model, scheme.optimizer(optimizer)
     optimizer.zero_grad(set_to_none=True)
-    if params.chunk and params.chunk < len(batch.pairs):
-        total = backward(scheme, batch, params.chunk)
-    else:
-        images, texts = model.encode(batch, scheme.setting.device, params.precision)
-        total = scheme.terms(images, texts, batch).total()
-        total.backward()
+    is_divided = 0 < params.chunk < len(batch.pairs)
+    encode = partial(encoded_in_chunks, model, params.chunk) if is_divided else model.encode
+    total = scheme.terms(*encode(batch, scheme.setting.device, params.precision), batch).total()
+    total.backward()
     if processes.rank_count() > 1:
         model.sum_gradients()
     norm = get_total_norm([weight.grad for weight in model.parameters() if weight.grad is not None])
@@ -192,45 +191,20 @@ def require_finite(loss: float, norm: float) -> None:
             raise PipelineError(f"the {name} is {value}; {ADVICE}")
 
 
-def backward(scheme: Scheme, batch: Batch, chunk: int) -> Float[Tensor, ""]:
-    """Add the gradient of the batch's loss to the weights; returns the loss. The batch is encoded
-    in chunks and still has all of its negatives, with less memory.
+def encoded_in_chunks(
+    model: DualEncoder, chunk: int, batch: Batch, device: torch.device, precision: str = "float32"
+) -> tuple[Tensor, Tensor | Words]:
+    """As ``model.encode``, ``chunk`` pairs at a time. The batch still has all of its negatives, and
+    only the activations of one chunk are in memory.
 
     Source: Gao et al., Scaling deep contrastive learning batch size under memory limited setup,
-    2021. Vectors are computed chunk by chunk without a graph, the loss gives their gradient, and a
-    second forward pass of each chunk takes it to the weights. Only the activations of one chunk are
-    in memory.
-
-    The sum over chunks is the gradient of the undivided batch up to rounding. Random layers draw
-    the same numbers in both passes.
+    2021. The backward pass encodes each chunk once more, with the same random numbers. The gradient
+    is that of the undivided batch up to rounding.
     """
-    model, device, precision = scheme.model, scheme.setting.device, scheme.setting.train.precision
-    parts, draws, encoded = batch.split(chunk), [], []
-    for part in parts:
-        draws.append(_state(device))
-        with torch.no_grad():
-            encoded.append(model.encode(part, device, precision))
-        for side in encoded[-1]:
-            _vectors(side).requires_grad_()
-    image_parts, text_parts = zip(*encoded, strict=True)
-    joined = Words.joined if isinstance(text_parts[0], Words) else torch.cat
-    total = scheme.terms(torch.cat(image_parts), joined(text_parts), batch).total()
-    total.backward()
-    after = _state(device)
-    for part, states, sides in zip(parts, draws, encoded, strict=True):
-        _restore(device, states)
-        pairs = zip(model.encode(part, device, precision), sides, strict=True)
-        # A side without weights to train has no graph.
-        again = [(_vectors(new), _vectors(side).grad) for new, side in pairs if _vectors(new).requires_grad]
-        vectors, gradients = zip(*again, strict=True)
-        torch.autograd.backward(vectors, gradients)
-    _restore(device, after)
-    return total.detach()
-
-
-def _vectors(side: Tensor | Words) -> Tensor:
-    """The tensor of one side that has the gradient."""
-    return side.vectors if isinstance(side, Words) else side
+    parts = [checkpoint(model.encode, part, device, precision, use_reentrant=False) for part in batch.split(chunk)]
+    images, texts = zip(*parts, strict=True)
+    joined = Words.joined if isinstance(texts[0], Words) else torch.cat
+    return torch.cat(images), joined(texts)
 
 
 def require_independent_rows(model: nn.Module) -> None:
@@ -244,17 +218,6 @@ def require_independent_rows(model: nn.Module) -> None:
                 f"train.chunk: '{name}' normalises over the whole batch, so chunks would change the "
                 "result; set train.chunk: 0, or freeze or leave out the batch normalisation"
             )
-
-
-def _state(device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Of the random numbers of the CPU and of the device."""
-    return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-
-
-def _restore(device: torch.device, states: tuple[Tensor, Tensor | None]) -> None:
-    torch.set_rng_state(states[0])
-    if states[1] is not None:
-        torch.cuda.set_rng_state(states[1], device)
 
 
 def _follow(decay: float, averaged: Any, current: Any, steps: Tensor | int) -> None:

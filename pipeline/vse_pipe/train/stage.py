@@ -33,7 +33,7 @@ from vse_pipe.train import processes as engine_processes
 from vse_pipe.train.checkpoint import Checkpoint, Progress, fingerprint_of
 from vse_pipe.train.data import TrainTable
 from vse_pipe.train.inputs import Teacher
-from vse_pipe.train.model import DualEncoder, build, describe, described, objective
+from vse_pipe.train.model import DualEncoder, build, described, objective
 from vse_pipe.train.scheme import Scheme, Setting
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     progress = loop.fit(scheme, sampler, validate, checkpoint, watch)
     if not processes.is_first():
         return
-    config = _config(params, name, table, stored, progress) | {"ended": loop.ending(scheme, progress)}
+    config = _config(node, name, table, stored, progress) | {"ended": loop.ending(scheme, progress)}
     config |= {"backbone": network.described} if network else {}
     _write(checkpoint.building, table, progress, config)
     checkpoint.finish(identities)
@@ -210,16 +210,8 @@ def _sizes(node: Run, table: TrainTable) -> tuple[tuple[int, ...], int, int]:
     return read.array.shape[1:], read.texts.inputs, node.train.embed_size
 
 
-def _config(
-    params: Params,
-    name: str,
-    table: TrainTable,
-    stored: features.Features,
-    progress: Progress,
-) -> dict:
-    node = params.runs[name]
+def _config(node: Run, name: str, table: TrainTable, stored: features.Features, progress: Progress) -> dict:
     config = described(node, *_sizes(node, table), stored.meta, table.train_pairs.texts)
-    config["inputs"]["pairs"] = describe(params.pairs(node.noise).protocol)
     config |= {"train": node.train.model_dump(mode="json", exclude=NO_WEIGHT), "seed": node.seed}
     config |= {"best": {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}, "run": name}
     learned = {

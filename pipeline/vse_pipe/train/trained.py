@@ -271,19 +271,23 @@ class Home:
         lie there. Raises InputError for a pack that names a file outside."""
         files = {source.path for source in family.options(name).model_validate(options).reads()}
 
-        def value_at(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {key: value_at(part) for key, part in value.items()}
-            if isinstance(value, list):
-                return [value_at(part) for part in value]
-            is_file = isinstance(value, str) and Path(value) in files
-            if not is_file or not (self.root / value).exists():
+        def place(value: str) -> str:
+            if Path(value) not in files or not (self.root / value).exists():
                 return value
             if self.is_pack:
                 return str(inside(self.root, value, f"{self.root}: options of '{name}'"))
             return str(self.root / value)
 
-        return value_at(options)
+        return mapped(options, place)
+
+
+def mapped(options: Any, change: Callable[[str], str]) -> Any:
+    """Options of a meta.json with ``change(text)`` for every text in them, also in their parts."""
+    if isinstance(options, dict):
+        return {key: mapped(value, change) for key, value in options.items()}
+    if isinstance(options, list):
+        return [mapped(value, change) for value in options]
+    return change(options) if isinstance(options, str) else options
 
 
 def joined(sides: Sequence[Any]) -> Any:

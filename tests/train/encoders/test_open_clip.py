@@ -36,14 +36,10 @@ def _gradients(model: DualEncoder, batch: Batch, loss: str = "infonce", chunk: i
         Setting(model, objective(member, model), some_pairs(), train, 0, CPU, lambda seed: model, objective)
     )
     model.zero_grad()
-    total = optimise.backward(scheme, batch, chunk) if chunk else _whole(scheme, batch)
-    return total.item(), {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
-
-
-def _whole(scheme: Scheme, batch: Batch) -> torch.Tensor:
-    total = scheme.terms(*scheme.model.encode(batch, CPU), batch).total()
+    sides = optimise.encoded_in_chunks(model, chunk, batch, CPU) if chunk else model.encode(batch, CPU)
+    total = scheme.terms(*sides, batch).total()
     total.backward()
-    return total.detach()
+    return total.item(), {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
 
 
 @pytest.mark.parametrize(("kind", "loss", "times"), [("clip", "infonce", 2), ("siglip", "sigmoid", 1)])

@@ -80,7 +80,7 @@ def test_a_pairs_distance_is_added_to_its_own_term_also_in_chunks():
     scheme.terms(*scheme.model.encode(batch, CPU), batch).total().backward()
     whole = [weight.grad.clone() for weight in scheme.model.parameters()]
     scheme.model.zero_grad()
-    optimise.backward(scheme, batch, 4)
+    scheme.terms(*optimise.encoded_in_chunks(scheme.model, 4, batch, CPU), batch).total().backward()
     for weight, expected in zip(scheme.model.parameters(), whole, strict=True):
         torch.testing.assert_close(weight.grad, expected)
 
