@@ -42,7 +42,10 @@ def _of_texts(method: Member) -> Iterator[str]:
 def _is_cached(encoder: EncoderParams) -> bool:
     from huggingface_hub import try_to_load_from_cache
 
-    return isinstance(try_to_load_from_cache(encoder.model, "modules.json", revision=encoder.revision), str)
+    try:
+        return isinstance(try_to_load_from_cache(encoder.model, "modules.json", revision=encoder.revision), str)
+    except ValueError:  # the path of a folder that is not there is no name on the hub
+        return False
 
 
 def _packages(*names: str) -> Iterator[str]:
