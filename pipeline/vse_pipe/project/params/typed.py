@@ -113,7 +113,9 @@ class Params:
         """The runs behind a name: seeds, members of an ensemble, the run of a transfer."""
         nodes = [self.ensembles.get(model) for model in self.models(name)]
         members = [node.members if node else (name,) for node in nodes]
-        return list(dict.fromkeys(self.trained(run) for names in members for each in names for run in self.models(each)))
+        return list(
+            dict.fromkeys(self.trained(run) for names in members for each in names for run in self.models(each))
+        )
 
     def ranked_under(self, name: str) -> list[str]:
         """The criteria of the grid that rank a run or ensemble. One that rescores takes no
