@@ -161,7 +161,7 @@ def test_traits_name_members_that_exist():
     assert [one for _, one, other in named if not set(one or ()) <= set(other.names())] == []
     assert LOSSES.traits("sum") == LOSSES.defaults
     assert SCHEMES.traits("l2rm").parts == 2
-    assert PROTOCOLS.traits("as_is").decides_by == "nothing"
+    assert not PROTOCOLS.traits("as_is").knows_truth
     assert IMAGE_ENCODERS.traits("finetune").reads == "pixels"
     assert TEXT_ENCODERS.traits("gru").words
     for family in RUN_FAMILIES.values():

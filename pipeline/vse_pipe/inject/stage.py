@@ -29,7 +29,10 @@ def inject(params: Params, noise: str) -> Path:
     started = time.monotonic()
     node = params.noises[noise]
     out, source = paths.injected(node.dataset, noise), paths.prepared(node.dataset)
-    base, is_decided = _base(node.protocol)
+    base, is_decided = node.protocol, PROTOCOLS.traits(node.protocol.name).decides
+    if is_decided:
+        options = base.params
+        base = Member(options.base, PROTOCOLS.read(options.base, options.model_extra or {}))
     with claim(out):
         inputs = identity.parts_of(source, "images", "captions")
         needed = ("caption_id", "image_id", "split", *(["text"] if is_decided else []))
@@ -50,14 +53,6 @@ def inject(params: Params, noise: str) -> Path:
     return out
 
 
-def _base(protocol: Member) -> tuple[Member, bool]:
-    """The protocol that makes the pairs, and whether decisions are applied to them."""
-    if PROTOCOLS.traits(protocol.name).decides_by != "decisions":
-        return protocol, False
-    name = protocol.params.base
-    return Member(name, PROTOCOLS.options(name).model_validate(protocol.params.model_extra)), True
-
-
 def _mismatched(table: pa.Table) -> str:
     """The share of the train pairs that are not dropped."""
     used = pc.equal(table["split"], "train")
@@ -75,7 +70,10 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
     member = PROTOCOLS.load(protocol.name)
     image_ids, unknown = true.copy(), np.zeros(len(true), bool)
     if len(train):
-        basis = _basis(protocol, len(train_images), len(train))
+        basis = getattr(protocol.params, "rate", None)
+        if path := getattr(protocol.params, "path", None):
+            counts = len(train_images), len(train)
+            basis = pairs.read_noise_index(Path(path), protocol.params.sha256, *counts)
         image_ids[train] = shown_images(true[train], train_images, member, basis, seed)
         unknown[train] = not PROTOCOLS.traits(protocol.name).knows_truth
     columns = {
@@ -98,18 +96,19 @@ def _decided(params: Params, noise: str, table: pa.Table, images: pa.Table, capt
     node = params.noises[noise]
     file, prepared = Path(node.protocol.params.file), params.datasets[node.dataset].decisions
     rows, train = decisions.read(file), pc.equal(table["split"], "train")
-    is_elsewhere = rows["id"].isin(table["caption_id"].filter(pc.invert(train)).to_numpy())
+    is_pair = rows["kind"] == "pair"
+    is_elsewhere = is_pair & rows["id"].isin(table["caption_id"].filter(pc.invert(train)).to_numpy())
     paired = captions.set_column(captions.schema.get_field_index("image_id"), "image_id", table["image_id"])
     train_images = images.filter(pc.equal(images["split"], "train"))
-    holding = decisions.in_force(rows, (rows["kind"] == "pair") & ~is_elsewhere, train_images, paired.filter(train))
-    elsewhere = rows[(rows["kind"] == "pair") & is_elsewhere & rows["decision"].isin(["drop", "take"])]
+    holding = decisions.in_force(rows, is_pair & ~is_elsewhere, train_images, paired.filter(train))
+    elsewhere = int((is_elsewhere & rows["decision"].isin(["drop", "take"])).sum())
     if prepared is not None and Path(prepared).resolve() == file.resolve():
-        holding, elsewhere = replace(holding, gone=[]), elsewhere[:0]  # ``prepare`` applies them
+        holding, elsewhere = replace(holding, gone=[]), 0  # ``prepare`` applies them
     for sentence in decisions.notes(holding):
         warn(f"inject {noise}: {sentence}")
-    if len(elsewhere):
+    if elsewhere:
         where = f"datasets.{node.dataset}.decisions: {file}"
-        warn(f"inject {noise}: decisions on pairs of val and test that are not applied: {len(elsewhere)}; set {where}")
+        warn(f"inject {noise}: decisions on pairs of val and test that are not applied: {elsewhere}; set {where}")
     ids, before = table["caption_id"].to_numpy(), table["image_id"].to_numpy()
     image_ids, weights = PROTOCOLS.load(node.protocol.name).apply(ids, before, holding.rows)
     # Null stays null where the truth is unknown.
@@ -130,17 +129,9 @@ def shown_images(
     seed: int,
 ) -> Int[np.ndarray, " captions"]:
     """The image that each caption is shown with. owners: its own image; images: all, each once;
-    member: a protocol; basis: the rate or the index of the protocol.
+    member: a protocol; basis: its rate, or the array of its index file.
 
     Protocols use positions in ``images``, the order of the data set, as the authors' loaders do."""
     order = np.argsort(images)
     positions = order[np.searchsorted(images, owners, sorter=order)]
     return images[member.corrupt(positions, len(images), basis, np.random.RandomState(seed))]
-
-
-def _basis(protocol: Member, n_images: int, n_captions: int) -> float | np.ndarray | None:
-    """The index file or the rate that the protocol uses; None for a protocol without both."""
-    decides_by = PROTOCOLS.traits(protocol.name).decides_by
-    if decides_by == "index":
-        return pairs.read_noise_index(Path(protocol.params.path), protocol.params.sha256, n_images, n_captions)
-    return protocol.params.rate if decides_by == "rate" else None

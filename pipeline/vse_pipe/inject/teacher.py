@@ -15,22 +15,17 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.vectors import Vectors
 
-TRAIN = "train"
-
 
 def teach(params: Params, name: str) -> Path:
     """Write data/inject/<dataset>/<name>/: the pairs.parquet of the node that ``noise`` names, and
-    teachers.json.
-
-    Raises InputError for a run that is not embedded, or not with its training split, IntegrityError
-    for pairs or vectors of other images or captions than are prepared now."""
+    teachers.json. Raises InputError for a run that is not embedded, or not with its training split,
+    IntegrityError for pairs or vectors of other images or captions than are prepared now."""
     started = time.monotonic()
     node = params.teachers[name]
     out, base = paths.injected(node.dataset, name), paths.injected(node.dataset, node.noise)
     models = params.models(node.run)
     with claim(out):
         identity.require_current(base)
-        pairs.read(base)
         read = identity.parts_of(base)
         for run in models:
             read |= identity.parts_of(paths.embedded(run), "vectors")
@@ -51,7 +46,7 @@ def _entries(params: Params, run: str, weight: float) -> list[dict]:
     """An entry for each network of the run, which has one or two."""
     folder = paths.embedded(run)
     vectors = Vectors.of_run(params, run)
-    if not vectors.has(TRAIN):
+    if not vectors.has("train"):
         raise InputError(
             f"{folder}: holds no training images, whose similarities a teacher gives; name train in embed.splits and run `dvc repro embed@{run}`"
         )

@@ -50,11 +50,10 @@ class TextFeatureTraits(Traits):
 
 @dataclass(frozen=True)
 class ProtocolTraits(Traits):
-    """decides_by: the argument of the member's ``corrupt``, a rate, the array of an index file or
-    nothing; or ``decisions`` on the pairs of the protocol in its option ``base``; knows_truth:
-    whether it is known which train pairs match."""
+    """decides: whether the member applies decisions on the pairs of the protocol in its option
+    ``base``; knows_truth: whether it is known which train pairs match."""
 
-    decides_by: Literal["rate", "index", "nothing", "decisions"] = "rate"
+    decides: bool = False
     knows_truth: bool = True
 
 

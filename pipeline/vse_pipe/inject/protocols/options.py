@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import PROTOCOLS, ProtocolTraits
@@ -12,18 +12,12 @@ class AsIsOptions(Strict):
     """No options: nothing is injected."""
 
     # pairs.parquet then holds null where it would tell the truth about a train pair.
-    traits: ClassVar = ProtocolTraits(decides_by="nothing", knows_truth=False)
+    traits: ClassVar = ProtocolTraits(knows_truth=False)
 
 
 class CaptionOptions(Strict):
     rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     """share of train captions that exchange their images"""
-
-
-def _makes_pairs(base: str) -> str:
-    if PROTOCOLS.traits(base).decides_by == "decisions":
-        raise ValueError(f"'{base}' cannot be its own base; name the protocol of the audited pairs")
-    return base
 
 
 class DecisionsOptions(Strict):
@@ -33,11 +27,11 @@ class DecisionsOptions(Strict):
 
     file: str
     """decisions.csv, relative to the project or absolute; it may change at any time"""
-    base: Annotated[str, PROTOCOLS.member, AfterValidator(_makes_pairs)] = "as_is"
+    base: Annotated[str, PROTOCOLS.member] = "as_is"
     """protocol of the audited noise, with the same options"""
 
     # The stage makes the pairs of ``base`` first; these know the truth if ``base`` does.
-    traits: ClassVar = ProtocolTraits(decides_by="decisions", knows_truth=False)
+    traits: ClassVar = ProtocolTraits(decides=True, knows_truth=False)
 
     @model_validator(mode="after")
     def _base_has_options(self) -> Self:
@@ -50,9 +44,6 @@ class FileOptions(Strict):
     """the file, relative to the project or absolute"""
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     """required digest of that file"""
-
-    # The stage reads what ``path`` names and hands the array over in place of a rate.
-    traits: ClassVar = ProtocolTraits(decides_by="index")
 
 
 class ImageOptions(Strict):
