@@ -17,8 +17,6 @@ from vse_pipe.core.errors import LockedError
 from vse_pipe.core.files import tidy
 
 _PR_SET_PDEATHSIG = 1
-# A starting process takes the locks of others for a moment to see whether they are free.
-_PATIENCE_S = 0.3
 
 
 def die_with_parent(number: int = signal.SIGTERM) -> None:
@@ -62,7 +60,8 @@ def _holding(path: Path, out: Path) -> Iterator[None]:
 
 def _acquired(path: Path, out: Path) -> AcquireReturnProxy:
     try:
-        return FileLock(path).acquire(timeout=_PATIENCE_S)
+        # A starting process takes the locks of others for a moment to see whether they are free.
+        return FileLock(path).acquire(timeout=0.3)
     except Timeout as error:
         holder = path.read_text(encoding="utf-8") if path.exists() else "unknown"  # it has just ended
         raise LockedError(f"{out} is being written by process {holder}; wait for it to end, then try again") from error

@@ -29,8 +29,7 @@ _limits = [_Limit(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), "thi
 
 @contextlib.contextmanager
 def limit(mebibytes: int, parameter: str) -> Iterator[None]:
-    """Within, the content of files may take no more than ``mebibytes`` altogether. parameter: its
-    address, for messages."""
+    """Within, the content of files may take no more altogether. parameter: the limit's address."""
     _limits.append(_Limit(mebibytes * _MIB, parameter))
     try:
         yield

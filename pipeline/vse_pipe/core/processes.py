@@ -66,9 +66,8 @@ class Share:
         return values if len(self.sizes) == 1 else values[self.rows]
 
     def gather(self, part: Tensor, partial: bool = False) -> Tensor:
-        """(rows, ...) of all processes from each process's part. partial: whether the gradient of
-        the result will be partial; the gradient of ``part`` is always partial for the layers
-        before."""
+        """(rows, ...) of all processes from each process's part, whose gradient is partial. partial:
+        whether the gradient of the result will be partial."""
         if len(self.sizes) == 1 or not sum(self.sizes):
             return part
         return _Gather.apply(part[: self.sizes[self.number]], self, partial)

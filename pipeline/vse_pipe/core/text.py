@@ -30,9 +30,8 @@ def objection(ids: pa.Array) -> tuple[int, str] | None:
 
 
 def objections(ids: pa.Array) -> dict[int, str]:
-    """{row: problem} of texts that cannot be ids: empty, with spaces around, longer than
-    ``LONGEST`` characters, with invisible characters, repeated, or different from an earlier id in
-    capitals only."""
+    """{row: problem} of texts that cannot be ids: empty, with spaces around or invisible characters,
+    longer than ``LONGEST``, repeated, or different from an earlier id in capitals only."""
     trimmed = pc.utf8_trim_whitespace(ids)
     lowered = pc.utf8_lower(ids).dictionary_encode().indices.to_numpy()
     checks = [

@@ -11,10 +11,6 @@ from vse_pipe.core.console import QUIET, level, say, warn, watched
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import sha256
 
-CACHE = "VSE_PIPE_WEIGHTS"
-# Without a limit torch waits forever for a silent server.
-_TIMEOUT_S = 30.0
-
 
 @dataclass(frozen=True)
 class WeightsFile:
@@ -44,7 +40,7 @@ def cache() -> Path:
     """$VSE_PIPE_WEIGHTS, else the folder of torchvision itself."""
     from torch import hub
 
-    return Path(os.environ.get(CACHE) or Path(hub.get_dir()) / "checkpoints")
+    return Path(os.environ.get("VSE_PIPE_WEIGHTS") or Path(hub.get_dir()) / "checkpoints")
 
 
 def locate(name: str, required: str | None, published: WeightsFile | None, seed: int) -> Weights:
@@ -93,7 +89,7 @@ def _download(url: str, path: Path, digest: str) -> None:
 
     say(f"downloading {url} to {path}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    socket.setdefaulttimeout(_TIMEOUT_S)
+    socket.setdefaulttimeout(30.0)  # torch would wait forever for a silent server
     try:
         download_url_to_file(url, str(path), digest, progress=watched() and level() != QUIET)
     except RuntimeError as error:

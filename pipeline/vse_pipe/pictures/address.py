@@ -100,13 +100,9 @@ _reading = threading.Lock()
 
 
 def value(path: Path, row: int, column: str) -> bytes | None:
-    """The bytes in ``column`` of one row, None where there are none. Raises IndexError when there
-    is no such row or column, InputError when the file is no Parquet file, is damaged, or a row
-    group takes too much memory.
-
-    Rows are read by row groups, and the last groups stay in memory: rows in order cost one pass
-    over the file.
-    """
+    """The bytes in ``column`` of one row, None where there are none; rows in order cost one pass
+    over the file. Raises IndexError when there is no such row or column, InputError when the file
+    is no Parquet file, is damaged, or a row group takes too much memory."""
     stamp = None if files.is_remote(path) else path.stat()  # a request for every row would take longer than the row
     with _reading:
         file, starts = _opened(path.absolute() if stamp else path, stamp and (stamp.st_mtime_ns, stamp.st_size))

@@ -70,8 +70,7 @@ _AGAIN = "it is not the file that prepare read; run `vse-pipe prepare` again"
 
 
 def content(root: Path, file: str, where: str) -> bytes:
-    """The bytes of the image ``file`` below ``root``; safe in threads. where: the row with its
-    name.
+    """The bytes of the image ``file`` below ``root``. where: the row with its name.
 
     Raises UnreadableImage when it is missing, no regular file, too large or a cell without bytes,
     InputError for a name outside ``root`` and an unreadable shard, IntegrityError for a shortened
