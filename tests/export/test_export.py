@@ -227,7 +227,7 @@ def test_parameters_are_chosen_for_the_direction(files, tmp_path):
         assert exported(files, "csls", direction=direction, params=params)["parameters"]["k"] == chosen[direction]["k"]
 
 
-ABLE = "cannot go into vectors; these can: csls, dual_is, is, nnn, nns, sinkhorn"
+ABLE = "more than one number an item; these are one: csls, dual_is, is, nnn, nns, sinkhorn"
 
 
 @pytest.mark.parametrize(

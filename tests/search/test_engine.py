@@ -113,7 +113,7 @@ def test_a_photo_finds_what_the_same_image_of_the_data_set_finds(opened, run):
 
 
 WORDS = "no word of the sentence is in the vocabulary of texts 'words'"
-CRITERIA = "search with csls, dual_is, is, nnn, nns, sinkhorn"
+CRITERIA = "these are one: csls, dual_is, is, nnn, nns, sinkhorn"
 NO_PHOTO = r"^a photo is (empty|no image in a known format)"
 PRECOMP = "features 'precomp' were computed elsewhere.*image:ID"
 REFUSED = [
@@ -231,7 +231,7 @@ def test_criteria_share_vectors_and_models_and_a_search_changes_no_vector(opened
     assert other._network is engine._network
     assert other.by_text("a red disc").hits == opened("sum", "csls").by_text("a red disc").hits
     assert engine.by_text("a red disc").hits == opened().by_text("a red disc").hits
-    with pytest.raises(UsageError, match="search with csls, dual_is"):
+    with pytest.raises(UsageError, match="these are one: csls, dual_is"):
         engine.under("gm")
 
 

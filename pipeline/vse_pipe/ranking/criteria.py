@@ -2,21 +2,21 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core import console
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params import criteria as grammar
-from vse_pipe.project.registry import INFERENCES, CriterionTraits
+from vse_pipe.project.registry import INFERENCES, Member
 from vse_pipe.ranking import both_ways, evaluation
 from vse_pipe.ranking.bank import Bank, ItemBias
-from vse_pipe.ranking.cascade import Cascade, Pick, ScoredPairs, cascaded
+from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
 from vse_pipe.ranking.evaluation import Depths, Outcome
 from vse_pipe.ranking.matching import Allowance, MatchedPairs, wrong_first
 from vse_pipe.ranking.recall import Ties, Truth
@@ -27,32 +27,12 @@ PLAIN = "nns"
 
 
 @dataclass(frozen=True)
-class Part:
-    """A member of the family with its options."""
-
-    name: str
-    params: Any
-
-    @classmethod
-    def load(cls, name: str, options: dict[str, Strict]) -> "Part":
-        return cls(name, options.get(name, INFERENCES.options(name)()))
-
-    @property
-    def module(self) -> ModuleType:
-        return INFERENCES.load(self.name)
-
-    @property
-    def traits(self) -> CriterionTraits:
-        return INFERENCES.traits(self.name)
-
-
-@dataclass(frozen=True)
 class Criterion:
     """rescoring: scores to scores, ``nns`` for a matching; matching: scores to pairs, or None."""
 
     name: str
-    rescoring: Part
-    matching: Part | None
+    rescoring: Member
+    matching: Member | None
 
     @property
     def needs_bank(self) -> bool:
@@ -62,7 +42,7 @@ class Criterion:
     @property
     def is_foldable(self) -> bool:
         """Whether it is one number an item."""
-        return not self.matching and self.rescoring.traits.item_bias
+        return not self.matching and INFERENCES.traits(self.rescoring.name).item_bias
 
     @property
     def lambdas(self) -> tuple[float, ...]:
@@ -70,11 +50,12 @@ class Criterion:
         return tuple(self.matching.params.lambdas()) if self.matching else ()
 
     def rerank(self, scores: Scores, bank: Bank) -> Scores:
-        return self.rescoring.module.rerank(scores, bank, self.rescoring.params)
+        return INFERENCES.load(self.rescoring.name).rerank(scores, bank, self.rescoring.params)
 
     def item_bias(self, bank: Bank) -> ItemBias | None:
         """The criterion as one number per item; None for other criteria."""
-        return self.rescoring.module.item_bias(bank, self.rescoring.params) if self.is_foldable else None
+        module = INFERENCES.load(self.rescoring.name)
+        return module.item_bias(bank, self.rescoring.params) if self.is_foldable else None
 
     def with_options(self, options: Any) -> "Criterion":
         """The criterion with other options of its rescoring."""
@@ -93,7 +74,7 @@ class Criterion:
         groups captions by image for ``mode: captions``, and pairs of the same score are taken wrong
         ones first."""
         assert self.matching is not None
-        module, params = self.matching.module, self.matching.params
+        module, params = INFERENCES.load(self.matching.name), self.matching.params
         turns = truth.turns() if params.mode == "captions" else np.zeros(len(truth), np.int64)
         lots = [np.flatnonzero(turns == turn) for turn in range(turns.max() + 1)]
         scores = wrong_first(scores, truth)
@@ -107,9 +88,13 @@ def parse(name: str, options: dict[str, Strict]) -> Criterion:
     """options: parameters by member; missing members get their defaults.
 
     Raises UnknownMember for parts that do not exist or fit together."""
-    parts = [Part.load(part, options) for part in grammar.parts(name)]
-    rescoring = Part.load(PLAIN, options) if parts[0].traits.matches else parts[0]
-    return Criterion(name, rescoring, parts[-1] if parts[-1].traits.matches else None)
+    members = [_member(part, options) for part in grammar.parts(name)]
+    matching = members.pop() if grammar.matches(name) else None
+    return Criterion(name, members[0] if members else _member(PLAIN, options), matching)
+
+
+def _member(name: str, options: dict[str, Strict]) -> Member:
+    return Member(name, options.get(name, INFERENCES.options(name)()))
 
 
 def foldable(inference: str, options: dict[str, Strict]) -> Criterion:
@@ -117,9 +102,7 @@ def foldable(inference: str, options: dict[str, Strict]) -> Criterion:
     criterion = parse(inference, options)
     if not criterion.is_foldable:
         able = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
-        raise UsageError(
-            f"{inference} is more than one number an item and cannot go into vectors; these can: {', '.join(able)}"
-        )
+        raise UsageError(f"{inference} is more than one number an item; these are one: {', '.join(able)}")
     return criterion
 
 
@@ -186,17 +169,16 @@ def _cascades(
     by_direction = trials([fold.part(0) for fold in folds], bank, cascade.first, memory, sets)
     seconds = [ScoredPairs(fold.part(1).images, fold.part(1).captions, cascade.second, memory) for fold in folds]
 
-    def finish(pick: Pick) -> Callable[[Scores, Criterion], Scores]:
-        return lambda scores, criterion: cascaded(scores, pick, cascade.k)
+    def trial(side: Trial, pairs: ScoredPairs, direction: str) -> Trial:
+        turn = 1 if direction == "image_to_text" else -1
 
-    def pick(pairs: ScoredPairs, direction: str) -> Pick:
-        is_forward = direction == "image_to_text"
-        return lambda rows, columns: pairs.score(*((rows, columns) if is_forward else (columns, rows)))
+        def pick(queries: Tensor, items: Tensor) -> Tensor:
+            return pairs.score(*(queries, items)[::turn])
+
+        return replace(side, finish=lambda scores, criterion: cascaded(scores, pick, cascade.k))
 
     return {
-        direction: [
-            replace(trial, finish=finish(pick(pairs, direction))) for trial, pairs in zip(sides, seconds, strict=True)
-        ]
+        direction: [trial(side, pairs, direction) for side, pairs in zip(sides, seconds, strict=True)]
         for direction, sides in by_direction.items()
     }
 

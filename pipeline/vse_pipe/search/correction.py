@@ -12,7 +12,6 @@ from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.evaluate.stage import warn_of_residuals
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.criteria import PLAIN, Criterion
 from vse_pipe.ranking.split import BankSource, Split
@@ -35,15 +34,6 @@ class Correction:
         if self.bias is None:
             return scores
         return scores.dtype.type(self.scale) * scores - self.bias.astype(scores.dtype)
-
-
-def criterion_of(params: Params, inference: str) -> Criterion:
-    """The criterion. Raises UsageError for an unknown one, and one that needs many queries."""
-    criterion = criteria.parse(inference, params.inference)
-    if criterion.matching or not criterion.rescoring.traits.item_bias:
-        able = ", ".join(name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias)
-        raise UsageError(f"{inference} is more than one number an item and is not searched with; search with {able}")
-    return criterion
 
 
 def correction_of(params: Params, run: str, criterion: Criterion, network: Network, direction: str) -> Correction:

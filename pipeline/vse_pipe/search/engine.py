@@ -15,6 +15,7 @@ from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.pictures import images
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
+from vse_pipe.ranking.criteria import foldable
 from vse_pipe.search import correction, query
 from vse_pipe.search.correction import Correction
 from vse_pipe.search.network import SPLITS, EncodedQuery, open_run
@@ -35,7 +36,7 @@ class Engine:
 
     def __init__(self, params: Params, run: str, inference: str, split: str, device: str) -> None:
         self.run, self.inference, self.split = run, inference, split
-        self._params, self._criterion = params, correction.criterion_of(params, inference)
+        self._params, self._criterion = params, foldable(inference, params.inference)
         self._network = open_run(params, run, split, resolve_device(device))
         self._catalogue = Catalogue.read(paths.prepared(params.dataset(run)))
         items = self._network.items
@@ -59,7 +60,7 @@ class Engine:
     def under(self, inference: str) -> "Engine":
         """An engine with another criterion, the same vectors and models. Raises as ``open``."""
         engine = copy.copy(self)
-        engine.inference, engine._criterion = inference, correction.criterion_of(self._params, inference)
+        engine.inference, engine._criterion = inference, foldable(inference, self._params.inference)
         engine._corrections = {}
         return engine
 
