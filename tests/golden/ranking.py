@@ -253,7 +253,7 @@ def _direction(scores: Scores, truth: Truth) -> _Direction:
 
 
 def _figures(ranks: np.ndarray) -> np.ndarray:
-    recalls = [recall.recall(recall.hits_at(ranks, k)) for k in (1, 5, 10)]
+    recalls = [recall.recall(ranks < k) for k in (1, 5, 10)]
     return np.array([*recalls, recall.median_rank(ranks), recall.mean_rank(ranks)])
 
 

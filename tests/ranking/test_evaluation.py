@@ -10,7 +10,7 @@ from tests.ranking.dense import dense, unit_vectors
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import evaluation
-from vse_pipe.ranking.evaluation import folds, tuning_folds
+from vse_pipe.ranking.evaluation import folds
 from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import STRIP, Scores
@@ -175,4 +175,4 @@ def test_a_part_of_a_fold_is_refused(images, protocol, size, message):
     ],
 )
 def test_validation_uses_whole_folds_and_a_small_split_as_it_is(protocol, images, expected):
-    assert sizes(tuning_folds(split(images), EvaluateParams(protocol=protocol, fold_size=4))) == expected
+    assert sizes(folds(split(images), EvaluateParams(protocol=protocol, fold_size=4), chooses=True)) == expected

@@ -141,7 +141,7 @@ def rank(
     def partner(names: tuple[str, str], images: Any, captions: Any, *owners: Any) -> Vectors:
         arrays = arguments.matrix(names[0], images), arguments.matrix(names[1], captions)
         rows = arguments.image_rows(*owners, *map(len, arrays)) if owners else None
-        return Vectors.of_arrays(*arrays, rows, similarity, where=names, partner=ranked)
+        return Vectors.of_arrays(*arrays, rows, similarity, where=names)
 
     has_bank = bank is not None or bank_images is not None
     banks = partner(("bank_images", "bank"), bank_images, bank) if has_bank else None

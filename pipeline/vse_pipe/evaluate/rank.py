@@ -61,9 +61,7 @@ def read(
     # Two copies: the file's content and its array, then this array and its vectors of length one.
     with memory.limit(params.memory // 2, "half of evaluate.memory"):
         ranked = Vectors.of_files(images, captions, similarity, **ids)
-        further = (
-            Vectors.of_files(*files, similarity, partner=ranked) if any(files) else None for files in (bank, val)
-        )
+        further = (Vectors.of_files(*files, similarity) if any(files) else None for files in (bank, val))
         return VectorSets(ranked, *further)
 
 
@@ -80,6 +78,8 @@ def task_of_vectors(
     Raises InputError as ``Vectors.split``, for a bank or validation data that hold ranked vectors,
     and where each image stands there once for each of its captions."""
     vectors, bank_vectors, val = sources
+    for further in filter(None, (bank_vectors, val)):
+        vectors.must_match(further)
     is_paired = paired and relevance is None
     split = vectors.split(WHOLE, device, is_paired)
     if relevance is not None:

@@ -131,7 +131,7 @@ class Task:
         Raises InputError without validation data."""
         if self.validation is None:
             raise InputError(f"{self.lacking}; give parameters, such as inference.rgm.lam")
-        folds = evaluation.tuning_folds(self.validation, self.options)
+        folds = evaluation.folds(self.validation, self.options, chooses=True)
         return trials(folds, self.validation_bank, self.similarity, self.options.memory, sets)
 
     def judged(self, dataset: Path | None = None) -> "Task":

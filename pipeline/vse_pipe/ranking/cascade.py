@@ -25,9 +25,8 @@ def scores(
     inner product of the vectors; memory: of ``empty_scores``. Raises UsageError for scores that
     depend on other pairs.
 
-    Inner products are summed in float64 and rounded to float32. So captions with the same vector
-    have the same score, such as captions that differ only in word order under a model that ignores
-    it."""
+    Inner products are summed in float64 and rounded to float32, so that captions with the same
+    vector have the same score, whatever their place."""
     if isinstance(similarity, fragments.Fused | Cascade):
         raise UsageError("a cascade, and a fusion other than the mean, have no score of a pair alone")
     if not (inner and fragments.plain(split.images) and fragments.plain(split.captions)):

@@ -68,16 +68,12 @@ class Method:
         return len(self.models)
 
 
-# All trainings of a method rank the same images, so seeds and images are crossed. With the figure
-# of seed s as mean + seed effect + mean over images of (image effect + interaction), the variance
-# of the mean over S seeds is
-#
-# (variance between the S figures) / S + (covariance, over draws of images, of two seeds' figures)
-#
-# The first term has seeds and interaction, the second only the images (Obuchowski and Rockette,
-# Communications in Statistics 24, 1995; a covariance below 0 counts as 0). The t quantile has the
-# seeds' degrees of freedom (Welch's for two methods with different seeds), divided by their share
-# in the variance: intervals cover 94% to 96% (simulation: docs/experiments.md).
+# All trainings of a method rank the same images, so seeds and images are crossed. The variance of
+# the mean over S seeds is (variance between the S figures) / S, due to seeds and interaction, plus
+# the covariance of two seeds' figures over draws of images (Obuchowski and Rockette, Communications
+# in Statistics 24, 1995; below 0 it counts as 0). The t quantile has the seeds' degrees of freedom
+# (Welch's for different seeds), divided by their share in the variance: intervals cover 94% to 96%
+# (simulation: docs/experiments.md).
 
 
 @dataclass(frozen=True)

@@ -17,38 +17,24 @@ from vse_pipe.ranking.scores import Scores, top_k
 from vse_pipe.ranking.split import Split
 
 
-def folds(split: Split, params: EvaluateParams) -> list[Split]:
+def folds(split: Split, params: EvaluateParams, chooses: bool = False) -> list[Split]:
     """The folds to measure, in the order of the embedding file. ``full`` and ``first`` give one
-    fold.
+    fold. chooses: the split only chooses parameters, so images beyond the last whole fold are left
+    out, and a split smaller than a fold is used as it is.
 
-    Raises InputError when the images are not a whole number of folds, or fewer than the first fold.
-    Leaving images out, or averaging a short fold in, would give figures that look comparable to a
-    published protocol and are not."""
-    if params.protocol == "full":
+    Raises InputError for figures that would look comparable to a published protocol and are not:
+    when the images are not a whole number of folds, or fewer than the first fold."""
+    images, size, is_first = len(split.image_ids), params.fold_size, params.protocol == "first"
+    if params.protocol == "full" or (chooses and images < size):
         return [split]
-    images, is_first = len(split.image_ids), params.protocol == "first"
-    if images < params.fold_size if is_first else images % params.fold_size:
+    if not chooses and (images < size if is_first else images % size):
         raise InputError(
             f"evaluate.protocol {params.protocol}: split '{params.split}' has {images} images, "
-            f"{'fewer than' if is_first else 'not a multiple of'} evaluate.fold_size {params.fold_size}; "
+            f"{'fewer than' if is_first else 'not a multiple of'} evaluate.fold_size {size}; "
             "change fold_size or use protocol full"
         )
-    return _consecutive(split, params)
-
-
-def tuning_folds(split: Split, params: EvaluateParams) -> list[Split]:
-    """Folds of validation images under the same protocol, to choose a parameter on. Nothing is
-    published from them, so images beyond the last whole fold are left out, and a split smaller than
-    a fold is used as it is."""
-    if params.protocol == "full" or len(split.image_ids) < params.fold_size:
-        return [split]
-    return _consecutive(split, params)
-
-
-def _consecutive(split: Split, params: EvaluateParams) -> list[Split]:
-    count = 1 if params.protocol == "first" else len(split.image_ids) // params.fold_size
-    starts = np.arange(count) * params.fold_size
-    return [split.fold(slice(start, start + params.fold_size)) for start in starts]
+    starts = np.arange(1 if is_first else images // size) * size
+    return [split.fold(slice(start, start + size)) for start in starts]
 
 
 _NDCG = 10
@@ -67,7 +53,7 @@ class Depths:
         return cls(tuple(sorted({*KS, *recall})), tuple(sorted({_NDCG, *ndcg})))
 
     def hits(self, ranks: graded.Queries) -> dict[int, np.ndarray]:
-        return {k: recall.hits_at(ranks, k) for k in self.recall}
+        return {k: ranks < k for k in self.recall}
 
 
 _USUAL = Depths()

@@ -231,8 +231,7 @@ class Fused:
     query, in either direction.
 
     Cormack, Clarke and Buettcher, Reciprocal Rank Fusion, SIGIR 2009. The paper leaves ties open;
-    here equal scores all get the best rank. So nothing depends on the order of items, and a model
-    with constant scores has no influence."""
+    here equal scores all get the best rank."""
 
     similarities: Sequence[Callable]
 

@@ -1,15 +1,11 @@
-"""Bootstrap intervals over queries: images are drawn with their captions.
-
-The set of queries varies; the items stay as they are. An image and its captions are drawn together
+"""Bootstrap intervals over queries: an image is drawn with its captions, which are not independent
 (a cluster bootstrap: Davison and Hinkley, Bootstrap Methods and their Application, 1997, section
-3.8), because five captions of one image are not independent queries.
+3.8). The set of queries varies; the items stay as they are.
 
 Means over queries, the median rank and rsum get the percentile interval. Hubness cannot: a draw
-repeats some queries and lacks others, so its N_k vary twice as much as under a new set of queries,
-and its figures are shifted beyond their spread. Percentile and basic intervals cover the expected
-figure of a new set in 0% to 98% of simulations (200 to 1,000 images, k = 1 and 10), anti-hubs
-never. The spread of the draws is about right, so the draws of hubness are moved to have their
-median at the estimate: 93% to 98% (skewness), 96% to 98% (largest hub), 82% to 100% (the others)."""
+repeats some queries and lacks others, which shifts its figures beyond their spread (coverage from
+0% to 98% in simulations). Its draws are moved to have their median at the estimate: 93% to 98%
+(skewness), 96% to 98% (largest hub), 82% to 100% (the others)."""
 
 import itertools
 from collections.abc import Sequence
@@ -25,8 +21,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.hubness import FIGURES, skewness
 
-# Columns of ranks.parquet whose mean is a metric.
-_HITS, _NDCG = "hit_", "ndcg_"
+# Further columns of ranks.parquet whose mean is a metric.
 _GRADED_COLUMNS = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision"}
 
 
@@ -101,23 +96,18 @@ def _medians(weights: np.ndarray, ranks: np.ndarray, image_of: np.ndarray) -> np
 
 
 def _means(ranks: pa.Table) -> dict[str, np.ndarray]:
-    hits, ndcg = ([name for name in ranks.column_names if name.startswith(prefix)] for prefix in (_HITS, _NDCG))
-    means: dict[str, np.ndarray] = {name.replace(_HITS, "r@"): 100.0 * _numbers(ranks, name) for name in hits}
+    """What each query adds to the metrics that the criterion defines."""
+    names = [name for name in ranks.column_names if name.startswith(("hit_", "ndcg_"))]
+    columns = {name.replace("hit_", "r@").replace("ndcg_", "ndcg@"): name for name in names} | _GRADED_COLUMNS
+    shares = {metric: _column(ranks, name) for metric, name in columns.items()}
+    means = {metric: 100.0 * values for metric, values in shares.items() if values is not None}
     position = _column(ranks, "rank")
-    if position is not None:
-        means |= {"mean_r": position, "mrr": 100.0 / position}
-    columns = {**_GRADED_COLUMNS, **{name.replace(_NDCG, "ndcg@"): name for name in ndcg}}
-    shares = {name: _column(ranks, column) for name, column in columns.items()}
-    return means | {name: 100.0 * values for name, values in shares.items() if values is not None}
+    return means if position is None else means | {"mean_r": position, "mrr": 100.0 / position}
 
 
 def _column(ranks: pa.Table, name: str) -> np.ndarray | None:
     """As float64; None when nulls mark a metric that the criterion does not define."""
-    return None if ranks[name].null_count else _numbers(ranks, name)
-
-
-def _numbers(ranks: pa.Table, name: str) -> np.ndarray:
-    return ranks[name].to_numpy().astype(np.float64)
+    return None if ranks[name].null_count else ranks[name].to_numpy().astype(np.float64)
 
 
 # ("image_to_text", "r@1"), or ("rsum",) for a sum over both directions.
@@ -229,10 +219,9 @@ def intervals(
     units of metrics.json.
 
     ranks, occurrence: as ``vse_pipe.artifacts.evaluation`` reads them; resamples: number of draws.
-    Each fold draws among its own images. A matching has no interval
-    for metrics that need a rank, nor for hubness: its pairs depend on all queries at once and
-    cannot be counted for drawn queries. What a criterion learnt from a query bank also stays as it
-    was. Raises InputError when the tables do not belong together."""
+    A matching has no interval for metrics that need a rank, nor for hubness: its pairs depend on
+    all queries at once. What a criterion learnt from a query bank stays as it was. Raises
+    InputError when the tables do not belong together."""
     figures = Figures.from_tables(ranks, occurrence)
     (draws,) = sample([figures], resamples, seed)
     limits: dict = {}

@@ -139,11 +139,10 @@ def positions(
 ) -> Float[np.ndarray, " pairs"]:
     """0-based positions of each query's correct items, ascending within a query, query after query
     as in ``truth.starts``. The first of a query is its rank: the number of items that score higher
-    than its best correct item. The authors' code uses the order of an unstable argsort, so a
-    collapsed model may get any value.
+    than its best correct item.
 
     Wrong items with exactly its score stand before a correct item (pessimistic) or behind it
-    (optimistic); correct items with the same score follow each other. Raises InputError on NaN or
+    (optimistic); the authors' code leaves them to an unstable argsort. Raises InputError on NaN or
     infinite scores, which would rank first."""
     if not all(bool(extreme.isfinite()) for extreme in scores.aminmax()):
         raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
@@ -202,11 +201,6 @@ def number_above(
         compare(values[row], threshold, out=passes)
         numbers[place] = np.count_nonzero(passes)
     return numbers
-
-
-def hits_at(ranks: Float[np.ndarray, " queries"], k: int) -> Bool[np.ndarray, " queries"]:
-    """Whether the best correct item is among the best k. ranks: 0-based."""
-    return ranks < k
 
 
 def recall(hits: Bool[np.ndarray, " queries"]) -> float:
@@ -272,9 +266,8 @@ def converged(rsums: Sequence[float], patience: int | None = None) -> bool:
     """Whether the last ``patience`` epochs raised the best rsum by at most a hundredth of it, or
     half a point if more.
 
-    A run ended by patience has converged. A run that ended with its last epoch has converged if its
-    curve is flat. A run of at most ``patience`` epochs is judged by all epochs after its first; a
-    single epoch has not converged.
+    A run of at most ``patience`` epochs is judged by all epochs after its first; a single epoch has
+    not converged.
 
     rsums: of every epoch, in percent. patience: of the run; None: 3 epochs."""
     last = min(patience or WINDOW, len(rsums) - 1)

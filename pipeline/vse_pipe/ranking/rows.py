@@ -29,14 +29,14 @@ def checked(where: str, vectors: Float[np.ndarray, "rows dim"], similarity: str)
         raise UsageError(unknown("similarity", similarity, PRODUCTS))
     if not vectors.size:
         raise InputError(f"{where}: no vectors: the array is {vectors.shape[0]} x {vectors.shape[1]}")
-    refuse(~_finite(vectors), "rows hold NaN or infinite values")
+    refuse(~np.isfinite(vectors).all(axis=1), "rows hold NaN or infinite values")
     narrow = torch.empty(vectors.shape).numpy()  # memory as torch aligns it
     if similarity == "cosine":
         refuse(_scale(vectors, narrow), "rows have length zero, which have no cosine (compare by dot)")
     else:
         with np.errstate(over="ignore"):
             narrow[:] = vectors
-    refuse(~_finite(narrow), "rows hold values too large for float32")
+    refuse(~np.isfinite(narrow).all(axis=1), "rows hold values too large for float32")
     return narrow
 
 
@@ -52,14 +52,6 @@ def _scale(vectors: Float[np.ndarray, "rows dim"], out: Float[np.ndarray, "rows 
         is_zero[rows] = lengths[:, 0] == 0
         out[rows] = block / np.where(lengths > 0, lengths, 1.0)
     return is_zero
-
-
-def _finite(vectors: Float[np.ndarray, "rows dim"]) -> Bool[np.ndarray, " rows"]:
-    """Rows without NaN and infinite values."""
-    finite = np.empty(len(vectors), bool)
-    for rows in blocks(len(vectors), _AT_ONCE):
-        finite[rows] = np.isfinite(vectors[rows]).all(axis=1)
-    return finite
 
 
 def require_distinct(where: str, vectors: Float[Tensor, "rows dim"], owners: Int64[np.ndarray, " captions"]) -> None:

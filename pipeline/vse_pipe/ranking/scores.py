@@ -1,6 +1,5 @@
 """Scores of queries against items in strips of whole rows, and their best items."""
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -40,7 +39,6 @@ def strip_height(items: int, device: torch.device | None = None) -> int:
 
 # Images and captions of a tile, the step of the progress bar; a similarity bounds its own memory.
 _TILE = (128, 512)
-_CACHE_SHARE = 4
 
 
 def score_matrix(images: Sides, captions: Sides, similarity: Callable, memory: int) -> Float[Tensor, "images captions"]:
@@ -58,12 +56,10 @@ def score_matrix(images: Sides, captions: Sides, similarity: Callable, memory: i
 def empty_scores(shape: tuple[int, int], memory: int, device: torch.device) -> Float[Tensor, "images captions"]:
     """Uninitialised scores, in a file above a quarter of ``memory`` MiB; 0: no limit."""
     rows, columns = shape
-    if memory and rows * columns * 4 * _CACHE_SHARE > memory * _MIB:
+    if memory and rows * columns * 4 * _KEPT > memory * _MIB:
         # The map keeps the unnamed file open.
         with tempfile.TemporaryFile() as file:
-            # Allocated at once, so that a full disk is an error instead of a SIGBUS.
-            os.posix_fallocate(file.fileno(), 0, rows * columns * 4)
-            return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=shape))
+            return torch.from_numpy(np.memmap(file, np.float32, "w+", shape=shape))
     return torch.empty(shape, device=device)
 
 

@@ -98,11 +98,10 @@ class BankSource:
         source = self.split if self.split is not None and self.has_queries(direction) else fold
 
         def gallery() -> Scores:
-            bank_items, ranked = (source.captions, fold.captions) if of_images else (source.images, fold.images)
-            if not plain(bank_items):
-                return Scores.from_sides(pooled(bank_items), pooled(ranked), cosine, memory=memory, sets=0)
+            sides = (source.captions, fold.captions) if of_images else (source.images, fold.images)
+            compare = similarity if plain(sides[0]) else cosine
             # There is only one pass, so nothing is cached.
-            return Scores.from_sides(bank_items, ranked, similarity, memory=memory, sets=0)
+            return Scores.from_sides(pooled(sides[0]), pooled(sides[1]), compare, memory=memory, sets=0)
 
         if source is fold:
             return Bank(scores, True, gallery)

@@ -23,7 +23,7 @@ from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.ranking import files, fragments, rows
 from vse_pipe.ranking.files import Book
-from vse_pipe.ranking.fragments import Sides, Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.split import Split, cosine
 
@@ -48,6 +48,9 @@ class Vectors:
     book: Book | None = None
     origin: Path | None = None
 
+    def __post_init__(self) -> None:
+        self.must_match(self)
+
     @classmethod
     def of_run(cls, params: Params, run: str, place: str = "") -> "Vectors":
         """data/embed/<run>/; its splits are checked against the data set on use. place: of a second
@@ -67,7 +70,7 @@ class Vectors:
         together."""
         files = (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)
         images, captions = map(embeddings.read, files)
-        return cls(images, captions, (str(files[0]), str(files[1])), folder, files)._of_one_model()
+        return cls(images, captions, (str(files[0]), str(files[1])), folder, files)
 
     @classmethod
     def of_files(
@@ -79,17 +82,15 @@ class Vectors:
         image_ids: Path | None = None,
         caption_ids: Path | None = None,
         caption_images: Path | None = None,
-        partner: "Vectors | None" = None,
     ) -> "Vectors":
         """One split, ``WHOLE``, from files of any program; None for a side without a file.
 
         image_ids, caption_ids, caption_images: files for vectors without ids of their own, which
         else count from 0. similarity: cosine scales each vector to length 1, dot leaves it.
-        partner: vectors of the same model, with which these are used; ids that are text are
-        numbered alike. Raises as ``files.read_vectors`` and ``rows.checked``."""
-        book = partner.book if partner is not None and partner.book is not None else Book()
+        Raises as ``files.read_vectors`` and ``rows.checked``."""
+        book = Book()
         sides = [
-            _side_of_file(*file, book, similarity, is_counted=partner is None)
+            _side_of_file(*file, book, similarity)
             for file in (
                 (images, "image_id", image_ids, None),
                 (captions, "caption_id", caption_ids, caption_images),
@@ -97,7 +98,7 @@ class Vectors:
         ]
         read = tuple(path for path in (images, captions, image_ids, caption_ids, caption_images) if path is not None)
         where = str(images or ""), str(captions or "")
-        return cls(sides[0], sides[1], where, Path(), read, book)._of_one_model(partner)
+        return cls(sides[0], sides[1], where, Path(), read, book)
 
     @classmethod
     def of_arrays(
@@ -108,23 +109,16 @@ class Vectors:
         similarity: str = "cosine",
         *,
         where: tuple[str, str] = ("images", "captions"),
-        partner: "Vectors | None" = None,
     ) -> "Vectors":
         """One split, ``WHOLE``, whose ids are the numbers of rows. owners: the row of each
-        caption's image, None where nothing says it. where: names of the two arguments; similarity,
-        partner: as in ``of_files``."""
+        caption's image, None where nothing says it. where: names of the two arguments; similarity:
+        as in ``of_files``."""
         book, named = Book(), np.full(len(captions), NO_IMAGE) if owners is None else owners
         sides = [
             _side(name, np.arange(len(vectors)), image_ids, vectors, {}, similarity)
             for name, vectors, image_ids in zip(where, (images, captions), (np.arange(len(images)), named), strict=True)
         ]
-        return cls(sides[0], sides[1], where, book=book)._of_one_model(partner)
-
-    def _of_one_model(self, partner: "Vectors | None" = None) -> "Vectors":
-        """These vectors. Raises as ``must_match``, also for those of ``partner``."""
-        for vectors in (self, partner or self):
-            vectors.must_match(self)
-        return self
+        return cls(sides[0], sides[1], where, book=book)
 
     @property
     def peer_sha256(self) -> str | None:
@@ -168,8 +162,11 @@ class Vectors:
         images, captions = self.images.split(name), self.captions.split(name)
         if paired and len(self.captions.ids):
             self._require_pairs(images, captions)
-        sides = self._regions(images, device), _words(captions, device)
-        return Split(images.ids, captions.ids, captions.image_ids, *sides)
+        seen, said = (torch.from_numpy(side.vectors).to(device) for side in (images, captions))
+        if images.lengths is not None:
+            seen = seen.unflatten(0, (-1, int(self.images.about["regions"])))
+        texts = said if captions.lengths is None else Words(said, torch.from_numpy(captions.lengths))
+        return Split(images.ids, captions.ids, captions.image_ids, seen, texts)
 
     def _require_pairs(self, images: Side, captions: Side) -> None:
         if len(captions.ids) and (captions.image_ids == NO_IMAGE).all():
@@ -242,17 +239,6 @@ class Vectors:
         options = SIMILARITIES.options(about.get("similarity", ""))
         return Member(about["similarity"], options.model_validate_json(about.get("similarity_params", "{}")))
 
-    def _regions(self, part: Side, device: torch.device) -> Sides:
-        if part.lengths is None:
-            return torch.from_numpy(part.vectors).to(device)
-        regions = int(self.images.about["regions"])
-        return torch.from_numpy(part.vectors).to(device).unflatten(0, (-1, regions))
-
-
-def _words(part: Side, device: torch.device) -> Sides:
-    vectors = torch.from_numpy(part.vectors).to(device)
-    return vectors if part.lengths is None else Words(vectors, torch.from_numpy(part.lengths))
-
 
 def _side_of_file(
     path: Path | None,
@@ -261,10 +247,9 @@ def _side_of_file(
     owners: Path | None,
     book: Book,
     similarity: str,
-    is_counted: bool,
 ) -> Side:
-    """A side without rows where there is no file. is_counted: rows without ids have their numbers
-    as ids, also in judgements."""
+    """A side without rows where there is no file. Rows without ids have their numbers as ids, also
+    in judgements."""
     if path is None:
         none = np.empty(0, np.int64)
         return _side("", none, none, np.empty((0, 0), np.float32), {}, similarity)
@@ -272,12 +257,12 @@ def _side_of_file(
         raise UsageError(f"{file}: {path} has ids of its own")
     content = files.read_vectors(path, key)
     count = len(content.vectors)
-    numbers, stored = np.arange(count), content.ids if ids is None else files.read_ids(ids, count, str(path))
-    if stored is not None or is_counted:
-        stored = pa.array(numbers).cast(pa.string()) if stored is None else stored
-        numbers = book.numbers(key, str(ids or path), stored)
-        if len(repeated := numbers[text.repeats(numbers)[0]]):
-            raise InputError(f"{ids or path}: {len(repeated)} ids occur more than once: {book.label(key, repeated)}")
+    stored = content.ids if ids is None else files.read_ids(ids, count, str(path))
+    if stored is None:
+        stored = pa.array(np.arange(count)).cast(pa.string())
+    numbers = book.numbers(key, str(ids or path), stored)
+    if len(repeated := numbers[text.repeats(numbers)[0]]):
+        raise InputError(f"{ids or path}: {len(repeated)} ids occur more than once: {book.label(key, repeated)}")
     images: np.ndarray = numbers
     if key == "caption_id":
         named = content.owners if owners is None else files.read_ids(owners, count, str(path))

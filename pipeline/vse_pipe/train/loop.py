@@ -14,7 +14,7 @@ from vse_pipe.core import processes
 from vse_pipe.core.console import say, titled, warn
 from vse_pipe.core.errors import DeadRun
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides
-from vse_pipe.ranking.recall import Truth, converged, hits_at, positions, recall, waited
+from vse_pipe.ranking.recall import Truth, converged, positions, recall, waited
 from vse_pipe.ranking.recall import chance as recall_by_chance
 from vse_pipe.ranking.scores import Scores, Similarity
 from vse_pipe.train import model as train_model
@@ -82,7 +82,7 @@ def _recalls(scores: Scores, truth: Truth, direction: str) -> dict[str, float]:
     blocks = scores.blocks()
     places = [positions(block, rows, truth, "pessimistic") for rows, block in blocks]
     ranks = np.concatenate(places)[truth.starts[:-1]]
-    return {f"val_{direction}_r{k}": round(recall(hits_at(ranks, k)), 6) for k in KS}
+    return {f"val_{direction}_r{k}": round(recall(ranks < k), 6) for k in KS}
 
 
 # After each epoch ``Watch`` checks whether the run stands still at chance.

@@ -27,11 +27,9 @@ def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iter
     ordered by score, then row and column.
 
     At K = 1 this is Kuhn's Hungarian matching, which the RGM paper (sections 2.2 and 3.3.3) calls
-    exact and too slow. For K > 1 it names Murty's K best assignments: K whole matchings that may
-    share all pairs but one and give no query K items. The b-matching is what Algorithm 1
-    approximates. Among several optimal matchings the solver chooses, always the same for the same
-    scores. Items are shuffled, so that it does not choose by the order of a data set, in which
-    captions follow their images.
+    exact and too slow. For K > 1 it names Murty's K best assignments, which may share all pairs but
+    one; the b-matching is what Algorithm 1 approximates. Items are shuffled, so that the solver
+    does not choose among equal sums by the order of a data set.
 
     Raises UsageError above ``most_pairs``."""
     queries, items = scores.shape
@@ -57,11 +55,9 @@ def optimum(scores: Float[np.ndarray, "queries items"], k: int, quota: int) -> t
     queries an item, and as many pairs as these allow; among such matchings the one with the largest
     sum, to 1e-7 of the range of scores.
 
-    The constraints are those of a flow, so every corner of the polytope is integral and the simplex
-    method of HiGHS gives a matching, with a price for each query and item. The program starts with
-    the best items of each query. Pairs outside the program whose score exceeds both prices could
-    improve the sum and are added until there are none; its optimum is then the optimum over all
-    pairs."""
+    The constraints are those of a flow, so the simplex method of HiGHS gives a matching, with a
+    price for each query and item. The program starts with the best items of each query; pairs
+    outside of it whose score exceeds both prices are added until there are none."""
     lowest = float(scores.min())
     # HiGHS accepts prices within 1e-7 as optimal.
     unit = (scores.astype(np.float64) - lowest) / (float(scores.max()) - lowest or 1.0)

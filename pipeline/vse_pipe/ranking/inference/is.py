@@ -13,14 +13,12 @@ from vse_pipe.ranking.scores import Scores
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """``log(e^{b x_qn} / sum_{q' != q} e^{b x_q'n})``, the logarithm of Eq. 5; the order is that of
-    Eq. 5.
+    """``log(e^{b x_qn} / sum_{q' != q} e^{b x_q'n})``, the logarithm of Eq. 5.
 
     Smith et al., Offline bilingual word vectors, ICLR 2017, as in the RGM paper (section 3.3.1,
-    beta 30). q' runs over the bank. For a transductive bank MUSE's denominator includes the query
-    itself, which bounds the value by 1 and changes no order: share and odds rise together. For
-    another bank ``include_query`` adds the query to the sum. Raises InputError when the only query
-    is the bank, so that there is nothing to sum."""
+    beta 30). q' runs over the bank. MUSE's denominator includes the query itself
+    (``include_query``), which bounds the value by 1 and changes no order: share and odds rise
+    together. Raises InputError when the only query is the bank: there is nothing to sum."""
     if not bank.is_transductive:
         logs = item_bias(bank, params).apply(scores)
         return logs.mapped(lambda strip, rows: _share_of(strip)) if params.include_query else logs

@@ -15,9 +15,8 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     other rows (Bogolin et al., Cross Modal Retrieval with Querybank Normalisation, CVPR 2022). The
     authors' rows are the exponentials of ours.
 
-    For a transductive bank the sum runs over the other queries, as in ``is``. The order is the same
-    because shares and odds rise together. Large scores keep their order: their shares round to 1 in
-    floats, their odds do not. For a single query all items tie."""
+    For a transductive bank the sum runs over the other queries, as in ``is``, which gives the same
+    order. For a single query all items tie."""
     active = ever_in_top(bank.queries, params.k)
     corrected = _corrected(scores, bank, params.beta)
 

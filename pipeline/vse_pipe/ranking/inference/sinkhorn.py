@@ -24,9 +24,8 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     exponentials in float64; this one uses logarithms and stops at ``tolerance``. ``notes`` of the
     result has the residual and the iterations.
 
-    A query's best items have similar values, whatever the scores. Scores above ``_LARGE``
-    temperatures (inner products of vectors without unit length) are computed in float64, because
-    float32 cannot separate such values."""
+    Scores above ``_LARGE`` temperatures are computed in float64: float32 cannot separate a query's
+    best items there."""
     is_large = _is_large(bank.queries, params.tau)
     return _item_bias(bank, params, is_large).apply(_exact(scores) if is_large else scores)
 
