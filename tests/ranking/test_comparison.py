@@ -18,7 +18,7 @@ from vse_pipe.ranking.intervals import Figures, sample
 
 
 def compare(a: Compared, b: Compared, *rest: int) -> comparison.Comparison:
-    return comparison.compare(Method.single(a), Method.single(b), *rest)
+    return comparison.compare(*(Method(model.name, {"": model}) for model in (a, b)), *rest)
 
 
 def _figures(one: Compared) -> Figures:
@@ -124,11 +124,11 @@ def test_other_seeds_are_not_paired_and_one_model_stands_for_itself():
     assert not found.is_paired
     row = _rows(found)["rsum",]
     assert row.difference == pytest.approx(np.mean(_rsums(b)) - np.mean(_rsums(a)))
-    lone = Method.single(evaluation("c", images=30, quality=0.8, seed=20))
+    lone = Method("c", {"": evaluation("c", images=30, quality=0.8, seed=20)})
     row = _rows(comparison.compare(a, lone, 60, 5))["rsum",]
     assert (row.a, row.b) == pytest.approx((np.mean(_rsums(a)), lone.metrics["rsum"]))
     assert row.deviations[1] is None
-    alone = _rows(comparison.compare(Method.single(a.models["1"]), lone, 60, 5))["rsum",]
+    alone = _rows(comparison.compare(Method("a", {"": a.models["1"]}), lone, 60, 5))["rsum",]
     assert row.interval[1] - row.interval[0] != pytest.approx(alone.interval[1] - alone.interval[0])
 
 

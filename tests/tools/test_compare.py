@@ -46,7 +46,7 @@ def _figure(address, a: float, b: float, interval=None, p=None) -> Difference:
 
 
 def _comparison(*rows: Difference) -> Comparison:
-    one = Method.single(evaluation())
+    one = Method("one", {"": evaluation()})
     return Comparison(one, one, 40, list(rows))
 
 

@@ -223,8 +223,8 @@ def compare(
     arguments.number("resamples", resamples)
     results = [each._result for each in rankings]
     sides = [
-        comparison.Method.single(comparison.Compared(str(label), result.metrics, result.ranks, result.occurrence))
-        for label, result in zip(labels, results, strict=True)
+        comparison.Method(label, {"": comparison.Compared(label, result.metrics, result.ranks, result.occurrence)})
+        for label, result in zip(map(str, labels), results, strict=True)
     ]
     comparisons = [comparison.compare(sides[0], side, resamples, seed) for side in sides[1:]]
     comparisons = comparison.corrected(comparisons) if more else comparisons

@@ -51,10 +51,6 @@ class Method:
     models: dict[str, Compared]
     unconverged: dict[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def single(cls, model: Compared) -> "Method":
-        return cls(model.name, {"": model})
-
     @property
     def metrics(self) -> dict:
         """metrics.json of the first model; its criterion, bank and protocol hold for all models."""
