@@ -132,10 +132,9 @@ class TrainTable:
     """The inputs of a run, joined. train_rows: (pairs,) rows of the training pairs in
     pairs.parquet.
 
-    val_images: ids of the validation images; val_rows: their feature rows; val_captions: places of
-    the validation captions in ``train_pairs.texts``; val_owners: their images; val_texts: their
-    text numbers, equal where captions with equal words are one text. left_out: counts of training
-    pairs and of validation captions without a readable image.
+    val_images, val_rows: ids and feature rows of the validation images; val_captions, val_owners,
+    val_texts: place in ``train_pairs.texts``, image and text number of each validation caption.
+    left_out: counts of training pairs and of validation captions without a readable image.
     """
 
     train_pairs: Pairs
@@ -159,8 +158,7 @@ class TrainTable:
     ) -> "TrainTable":
         """Join captions, pairs, features and texts.
 
-        Images that ``extract`` recorded as unreadable are left out with their captions and pairs,
-        and pairs of weight 0. mentions: phrases.parquet of a data set of regions, where captions
+        Unreadable images are left out with their captions and pairs, and pairs of weight 0. mentions: phrases.parquet of a data set of regions, where captions
         with equal words are one text, which matches all their regions; train mentions without a
         pair are matches too. The text column of caption_table is needed for them only.
 

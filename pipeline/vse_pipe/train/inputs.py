@@ -1,8 +1,4 @@
-"""The inputs of a run: word vectors, teachers, features, texts and pairs.
-
-``feature_folders`` names them, ``identities`` and ``all_inputs`` tell what they hold,
-``trained_on`` reads those of a trained run, ``network`` and ``table`` read those of a training.
-"""
+"""The inputs of a run: word vectors, teachers, features, texts and pairs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

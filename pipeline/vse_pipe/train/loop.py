@@ -85,12 +85,9 @@ def _recalls(scores: Scores, truth: Truth, direction: str) -> dict[str, float]:
     return {f"val_{direction}_r{k}": round(recall(ranks < k), 6) for k in KS}
 
 
-# After each epoch ``Watch`` checks whether the run stands still at chance.
-#
-# On a plateau, loss and validation stand still at chance while gradients stay large. Training may
-# leave a plateau: MAX stands at ``2 x batch x margin`` for some epochs, with gradients of norm 0.3
-# and more. A dead run has no gradients: where HAL's relu passes none, their norm falls below 1e-6
-# within an epoch. Only a dead run is ended.
+# Training may leave a plateau: MAX stands at ``2 x batch x margin`` for some epochs, with gradients
+# of norm 0.3 and more. A dead run has no gradients: where HAL's relu passes none, their norm falls
+# below 1e-6 within an epoch.
 
 # Norm of all gradients below which no weight moves. Over a million weights it is a tenth of Adam's
 # eps for each.
@@ -104,9 +101,7 @@ ABOVE, ON_THE_WAY, HIGHEST = 0.5, 0.05, 600.0
 
 @dataclass
 class Watch:
-    """Checks every epoch of a run.
-
-    loss: name of the run's loss; chance: validation rsum of random ranks; stuck: function of mean
+    """Checks whether a run stands still at chance; ends it where it is dead. loss: name of the run's loss; chance: validation rsum of random ranks; stuck: function of mean
     loss and batch size that explains why the loss stands still, None for a loss without one; stops:
     whether a dead run is ended, ``train.stop_when_dead``.
     """
@@ -118,11 +113,8 @@ class Watch:
     has_warned: bool = False
 
     def after(self, steps: Sequence[StepResult], rsum: float) -> str | None:
-        """Why the epoch stood still at chance on the plateau of its loss; None for other epochs.
-        Warns of the first one that stood still. Raises DeadRun where no gradient is left.
-
-        steps: the steps of the epoch in order; rsum: validation rsum after it.
-        """
+        """Why the epoch of these steps, with this rsum after it, stood still on the plateau of its
+        loss; None for other epochs. Warns of the first. Raises DeadRun where no gradient is left."""
         if not steps or not self._at_chance(rsum):
             return None
         pairs = max(step.pairs for step in steps)
@@ -135,8 +127,7 @@ class Watch:
         if is_dead:
             advice = reason or f"the loss stands at {loss:.4g}; change train.lr or the options of loss.{self.loss}"
             reason = f"no gradient is left (norm {norm:.1e}): {advice}"
-        chance = f"validation rsum {rsum:.1f} is about that of chance ({self.chance:.1f})"
-        message = f"{chance}, and {reason}"
+        message = f"validation rsum {rsum:.1f} is about that of chance ({self.chance:.1f}), and {reason}"
         if is_dead and self.stops:
             raise DeadRun(f"{message}; train.stop_when_dead: false trains on")
         if reason and not self.has_warned:

@@ -84,8 +84,8 @@ class DualEncoder(nn.Module):
 
     @property
     def encodes_whole_batches(self) -> bool:
-        """Whether a layer of either encoder normalises over the batch, so that all processes encode
-        all of it, with the same numbers for dropout."""
+        """Whether a layer of either encoder normalises over the batch; all processes then encode all
+        of it, with the same dropout."""
         return any(layer.training for side in (self.img, self.txt) for layer in batch_norms(side).values())
 
     def encode(self, batch: Batch, device: torch.device, precision: str = "float32") -> tuple[Tensor, Tensor | Words]:
@@ -94,8 +94,8 @@ class DualEncoder(nn.Module):
         precision: ``bfloat16`` runs the products in bfloat16 under autocast. Weights and vectors
         stay float32, because similarities and losses must resolve a margin of 0.05.
 
-        With several processes each encodes its share of the rows, or ``encodes_whole_batches``. All receive the vectors of the whole batch and pass back the gradient of
-        their share only.
+        With several processes each encodes its share of the rows, or ``encodes_whole_batches``. All
+        receive the vectors of the whole batch and pass back the gradient of their share only.
         """
         image_share, text_share = Share.even(len(batch.features)), Share.even(len(batch.pairs))
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
@@ -145,8 +145,7 @@ def build(
     backbone: nn.Module | None = None,
     loss: Member | None = None,
 ) -> DualEncoder:
-    """A model with fresh weights from ``seed``; image side, text side and similarity draw from
-    separate generators.
+    """A model with fresh weights from ``seed``, which each side and the similarity draw by themselves.
 
     text_inputs: words of the vocabulary, or dimensions of the text vectors. backbone: network with
     its weights, for encoders that hold it. loss: needed in training only.
@@ -223,10 +222,7 @@ def images(
     title: str = "",
 ) -> Tensor:
     """float32 vectors (len(rows), dim) or (len(rows), R, dim) of feature rows, from stored features
-    or from images.
-
-    title: text of the progress line; no line without.
-    """
+    or from images. title: of the progress line, if any."""
     share = Share.even(len(rows))
     rows = share.take(rows)
     if isinstance(source, np.ndarray):
@@ -243,10 +239,7 @@ def captions(
     model: DualEncoder, texts: Texts, places: np.ndarray, device: torch.device, batch: int = 256, title: str = ""
 ) -> Tensor | Words:
     """float32 vectors (len(places), dim) of captions, or their words; batches hold captions of
-    similar length.
-
-    title: as in ``images``.
-    """
+    similar length. title: as in ``images``."""
     lengths = torch.from_numpy(text_lengths(texts, places))
     order, share = processes.dealt(lengths.argsort(stable=True))
     lengths, back = lengths[order], order.argsort()

@@ -229,10 +229,9 @@ class Averages:
     """Moving averages of the weights of the scheme's models: ``d * average + (1 - d) * weights``
     after each step.
 
-    The first average is the weights themselves. After n steps d is the smaller of ``decay`` and (1
-    + n) / (10 + n) (TensorFlow's ``num_updates``), so that the average of a short training forgets
-    its start. Buffers such as running statistics are those of the weights. Without ``decay``
-    nothing is averaged, and ``models`` are the scheme's models.
+    After n steps d is the smaller of ``decay`` and (1 + n) / (10 + n) (TensorFlow's
+    ``num_updates``). Buffers such as running statistics are those of the weights. Without ``decay``
+    ``models`` are the scheme's models.
     """
 
     def __init__(self, models: Sequence[DualEncoder], decay: float | None) -> None:
@@ -249,8 +248,7 @@ class Averages:
         return tuple(average.module for average in self._averaged) or self._models
 
     def start(self, epoch: int, anew: bool) -> None:
-        """Prepare ``epoch``, counted from 0. anew: the epoch begins with fresh weights, so
-        averaging starts again."""
+        """Prepare ``epoch``, counted from 0. anew: it begins with fresh weights."""
         for average in self._averaged:
             average.module.start(epoch)
             if anew:

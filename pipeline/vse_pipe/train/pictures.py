@@ -223,9 +223,8 @@ def random_box(width: int, height: int, rng: np.random.Generator, area: float = 
     """(left, top, right, bottom) in pixels: ``area`` to 100 % of the image's area, 3:4 to 4:3, at
     any place.
 
-    The distribution is that of torchvision's RandomResizedCrop, as in the VSE++ code (after Szegedy
-    et al., 2015), but after ten tries it is the largest centred square. numpy's generator gives other
-    boxes.
+    As torchvision's RandomResizedCrop, which the VSE++ code calls, but after ten tries it is the
+    largest centred square.
     """
     for _ in range(_TRIES):
         size = width * height * rng.uniform(area, 1.0)

@@ -1,8 +1,7 @@
 """Several processes that train one model: their start and end.
 
-The processes of one training are started here on one machine, or by ``torchrun`` on several
-machines. The parent process waits for all, keeps the lock and reports errors; no process outlives
-it. The processes meet in a file, so trainings that run at the same time need no ports.
+They are started here on one machine, or by ``torchrun`` on several. The parent keeps the lock, and
+no process outlives it. They meet in a file, so trainings at the same time need no ports.
 """
 
 import atexit

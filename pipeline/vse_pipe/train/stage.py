@@ -1,9 +1,5 @@
 """The stage train: reads pairs and features; writes the model of the best epoch, its vocabulary and
-learning curve.
-
-A run goes through ``inputs`` (what it reads), ``data`` (pairs and batches), ``model`` (the
-networks), ``loop`` (epochs), ``optimise`` (steps) and ``checkpoint`` (what is left on the disk).
-"""
+learning curve."""
 
 import contextlib
 import copy

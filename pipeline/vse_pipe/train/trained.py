@@ -62,16 +62,10 @@ class TrainedNetwork:
         """Dimensions of a vector or of a fragment."""
         return int(self.files.config["embed_size"])
 
-    def images(
-        self, source: np.ndarray | Pictures, rows: np.ndarray, title: str = "", even: bool = False, size: int = BATCH
-    ) -> Tensor:
-        """(rows, dim) or (rows, R, dim) of stored features or of a data set's pictures. title: of
-        the progress; size: of a batch.
-
-        even: fill up the last batch. The last bits of a vector may depend on the size of its batch,
-        never on the other images in it."""
-        if not isinstance(source, np.ndarray):
-            size = min(size, source.batch_size)
+    def images(self, source: np.ndarray | Pictures, rows: np.ndarray, title: str = "", even: bool = False) -> Tensor:
+        """(rows, dim) or (rows, R, dim) of stored features or of a data set's pictures. even: fill
+        up the last batch, because last bits may depend on the size of a batch."""
+        size = BATCH if isinstance(source, np.ndarray) else min(BATCH, source.batch_size)
         filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows
         vectors = dual_encoder.images(self.model, source, filled, self.device, size, title)
         return vectors[: len(rows)]
@@ -121,7 +115,7 @@ class Trained:
 
     @property
     def width(self) -> int:
-        """Dimensions of a vector or of a fragment; those of two networks stand side by side."""
+        """Dimensions of a vector or of a fragment, of both networks together."""
         return sum(network.width for network in self.networks)
 
     @property
@@ -136,8 +130,7 @@ class Trained:
 
     def captions(self, sentences: Sequence[str]) -> Sides:
         """(n, dim) float32 on the CPU, or the words of n captions; a part for each of two networks.
-        Sentences are treated as the training captions were; all unknown words count as one word.
-        Raises as ``texts``."""
+        All unknown words count as one word. Raises as ``texts``."""
         treated = self.texts.transformed(list(sentences))
         return self.treated(treated, treated.caption_ids)
 
