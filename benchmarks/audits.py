@@ -94,7 +94,7 @@ def audits(
                 used, rows = np.unique(places, return_inverse=True)
                 pictures = images[chosen[used]] if is_joint else pool.reduced(images[chosen[used]])
                 doubts = evidence.measure(pool.PairPool.create(pictures, texts, rows, joint=is_joint, seed=draw))
-                expected, (low, high) = doubts.number(np.arange(len(owners)))
+                expected, (low, high) = doubts.total()
                 yield int((places != owners).sum()), expected, low, high, len(owners)
 
 

@@ -54,6 +54,14 @@ class Doubts:
     columns: pd.DataFrame
     estimate: Estimate | None = None
 
+    def total(self) -> tuple[float, list[int] | None]:
+        """How many of all pairs are mismatched, as ``number``. The share is that of the first
+        round, which trusts no pair, so it is surer than the sum of the probabilities."""
+        if self.estimate is None:
+            return float(self.probability.sum()), None
+        count = len(self.odds)
+        return self.estimate.share * count, [round(limit * count) for limit in self.estimate.interval]
+
     def number(self, pairs: Int[ndarray, " some"]) -> tuple[float, list[int] | None]:
         """How many of some pairs are mismatched, and the 95 % interval, None without an
         estimate."""

@@ -21,7 +21,7 @@ def figures(doubts: Doubts, image_count: int, mismatched: ndarray | None) -> dic
     precision_at_mismatched, of as many pairs as are mismatched, follow from the same order. They
     are None where pairs of one kind are missing."""
     order, count = np.argsort(-doubts.odds, kind="stable"), len(doubts.odds)
-    expected, interval = doubts.number(order)
+    expected, interval = doubts.total()
     sizes = {size for size in (10, 100, 1000, 10_000, 100_000, round(expected)) if 0 < size <= count} or {count}
     return {
         "pairs": count,
