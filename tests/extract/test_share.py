@@ -84,6 +84,7 @@ quiet = pytest.mark.filterwarnings("ignore")
 TWO = EngineParams(name="ray", workers=2)
 
 
+@pytest.mark.acceptance
 @needs_ray
 @quiet
 def test_two_workers_equal_the_plain_run(tiny: Path) -> None:
@@ -93,6 +94,7 @@ def test_two_workers_equal_the_plain_run(tiny: Path) -> None:
     assert extracted(given=replace(given, engine=TWO)) == whole
 
 
+@pytest.mark.acceptance
 @needs_ray
 @quiet
 def test_an_error_of_a_worker_is_the_error_of_the_command(tiny: Path) -> None:
