@@ -97,6 +97,6 @@ def test_parquet(tmp_path):
 def test_unfit_text_is_refused_with_its_line(tmp_path, text, message):
     (tmp_path / "q.txt").write_text(text)
     book = Book()
-    book.numbers("caption_id", "a.npy", np.arange(3))
+    book.numbers("caption_id", "a.npy", pa.array(["0", "1", "2"]))
     with pytest.raises(InputError, match=message):
         qrels.read_qrels(str(tmp_path / "q.txt"), book)
