@@ -120,14 +120,16 @@ def test_findings_are_read_back_with_nothing_decided_and_doubts_fall(own):
     assert set(rows["kind"]) <= set(decisions.KINDS)
 
 
-def test_dropped_pairs_are_not_audited_again(own):
+def test_dropped_pairs_are_not_audited_again(own, capsys):
     data.audit_data(own, "toy", "half")
     listed = decisions.read(paths.audited_pairs("toy", "half") / "findings.csv").query("kind == 'pair'")
     decisions.write(Path("decisions.csv"), listed.head(5).assign(decision="drop", by="anna", at=""))
     cleaned = {"dataset": "toy", "protocol": "decisions", "file": "decisions.csv", "base": "caption", "rate": 0.5}
     decided = load_params(Path(), noises={**NOISES, "cleaned": cleaned}, datasets=DATASETS)
     inject(decided, "cleaned")
+    capsys.readouterr()
     metrics = data.audit_data(decided, "toy", "cleaned")
+    assert "more than it tells" in " ".join(capsys.readouterr().err.split())
     doubts = artefact.read_doubts(paths.audited_pairs("toy", "cleaned"))
     assert not set(listed["id"].head(5)) & set(doubts["caption_id"].to_pylist())
     assert metrics["pairs"] == doubts.num_rows == len(artefact.read_doubts(paths.audited_pairs("toy", "half"))) - 5

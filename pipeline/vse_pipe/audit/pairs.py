@@ -12,6 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from vse_pipe.artifacts import features, identity, pairs, texts
 from vse_pipe.audit.pool import DIMENSIONS, FEWEST_IMAGES, PairPool, reduced, unit
+from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.extract.text_methods import tokenize
 from vse_pipe.project import paths
@@ -50,6 +51,7 @@ def of_dataset(
     mask &= array.readable(rows["image_id"].to_numpy())
     if pairs.WEIGHT in rows.column_names:
         mask &= rows[pairs.WEIGHT].to_numpy() > 0
+        warn(f"audit {dataset}: the pairs of {noise} were decided on; mismatches that are left are more than it tells")
     sentences = caption_table["text"].filter(pa.array(mask)).combine_chunks()
     caption_ids, shown = (rows[key].to_numpy()[mask] for key in ("caption_id", "image_id"))
     image_ids, owners = np.unique(shown, return_inverse=True)
