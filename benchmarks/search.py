@@ -22,7 +22,7 @@ from tests.search.serve.standin import served
 from tests.toy_project import write_params
 from vse_pipe.artifacts import captions, embeddings, images, model_files, texts
 from vse_pipe.artifacts.embeddings import Side
-from vse_pipe.core.text import SPECIAL, Tokens
+from vse_pipe.core.text import SPECIAL
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import RUN_FAMILIES
@@ -90,9 +90,9 @@ def _write_project(root: Path, items: int, described: int, dim: int, topics: int
     words = [*SPECIAL, *QUERY.split()]
     words += [f"word{number}" for number in range(WORDS - len(words))]
     extracted = root / paths.extracted("toy", "words")
-    tokens = Tokens(np.tile([1, 2], described), 2 * caption_ids, np.full(described, 2))
+    tokens = np.tile([1, 2], described), np.full(described, 2), 0
     meta = {"method": "words", "options": params.texts["words"].method.params.model_dump()}
-    texts.write_tokens(extracted, caption_ids, [(tokens, 0)], words, meta)
+    texts.write(extracted, "tokens", caption_ids, [tokens], meta, words)
     node = params.runs["sum"]
     model = build(node.image, node.text, node.similarity, (2048,), WORDS, dim, seed=0)
     config = {key: describe(getattr(node, key)) for key in RUN_FAMILIES}

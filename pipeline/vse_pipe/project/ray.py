@@ -43,7 +43,7 @@ def computed(work: Work, numbers: Iterable[int], params: EngineParams, device: s
         raise missing_package("engine ray", "ray") from error
     try:
         with _errors(ray.exceptions):
-            pool = ray.util.ActorPool(_started(ray, work, params, device) * _IN_FLIGHT)
+            pool: Any = ray.util.ActorPool(_started(ray, work, params, device) * _IN_FLIGHT)
             yield from pool.map_unordered(lambda actor, number: actor.run.remote(number), numbers)
     finally:
         ray.shutdown()  # also of what was started before it failed

