@@ -20,16 +20,7 @@ from vse_pipe.evaluate.task import Task
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking.cascade import cascaded
-from vse_pipe.ranking.codes import (
-    BIAS_BYTES,
-    BINARY,
-    EXACT,
-    PRECISIONS,
-    Codes,
-    check_width,
-    cut_short,
-    item_bytes,
-)
+from vse_pipe.ranking.codes import BINARY, EXACT, INT8, PRECISIONS, Codes, check_width, cut_short
 from vse_pipe.ranking.criteria import Criterion, Trial, foldable
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import BankSource, Split, cosine
@@ -85,7 +76,8 @@ def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Form
         for _, result in results(narrow, chosen):
             if isinstance(result, PipelineError):
                 raise result
-            size = item_bytes(precision, dim) + BIAS_BYTES * result.criterion.needs_bank
+            bytes_of = {EXACT: 4 * dim, INT8: dim, BINARY: -(-dim // 8)}
+            size = bytes_of[precision] + 4 * result.criterion.needs_bank  # an item's bias stays float32
             form = {"dims": dim, "precision": precision, "rescore": rescore, "bytes": size}
             rows.append({"run": run, **result.metrics, **form})
     return rows

@@ -11,8 +11,6 @@ from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.ranking.split import Split
 
 EXACT, INT8, BINARY = PRECISIONS = ("float32", "int8", "binary")
-# The bias of an item stays float32.
-BIAS_BYTES = 4
 
 
 def cut_short(vectors: Float[Tensor, "*rows dim"], width: int) -> Float[Tensor, "*rows width"]:
@@ -72,8 +70,3 @@ class Codes:
         name = "captions" if direction == "image_to_text" else "images"
         coded: Any = {name: self.decoded(getattr(split, name))}
         return replace(split, **coded)
-
-
-def item_bytes(precision: str, dim: int) -> int:
-    """Bytes of an item's vector."""
-    return {EXACT: 4 * dim, INT8: dim, BINARY: -(-dim // 8)}[precision]
