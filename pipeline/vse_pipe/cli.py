@@ -170,6 +170,7 @@ def main() -> None:
     # Imported modules stay: collections among them would take a third of a short command's time.
     gc.set_threshold(100_000, 50, 100)
     atexit.register(_leave)
+    console.tolerate_any_terminal()
     try:
         app(prog_name="vse-pipe")
     except PipelineError as error:

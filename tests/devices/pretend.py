@@ -72,6 +72,10 @@ class Backend(_DummyBackendModule):
     """``torch.pretend``. Random numbers come from a generator of its own."""
 
     generator = torch.Generator().manual_seed(1)
+    _initialized = True  # asked by torch.utils.checkpoint, as of CUDA
+
+    def device(self, number: int) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def get_rng_state(self, device: object = None) -> Tensor:
         return self.generator.get_state()

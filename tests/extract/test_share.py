@@ -15,7 +15,7 @@ import pytest
 from tests.extract import project
 from tests.extract.project import OUT, WRITTEN, extract, outputs
 from vse_pipe.core.errors import InputError, LockedError, MissingResource
-from vse_pipe.core.locks import share
+from vse_pipe.core.locks import claim, share
 from vse_pipe.extract import stage
 from vse_pipe.project.params.nodes import EngineParams
 from vse_pipe.project.params.typed import Params
@@ -74,6 +74,8 @@ def test_a_share_that_was_killed_goes_on(tiny: Path, capsys) -> None:
 def test_nobody_assembles_while_a_share_is_held(tiny: Path) -> None:
     with share(OUT, 1), pytest.raises(LockedError, match=r"process \d+ on "):
         stage.extract(params(), "small", "cpu")
+    with claim(OUT), pytest.raises(LockedError, match=r"process \d+ on "):
+        extracted("1/2")
 
 
 needs_ray = pytest.mark.skipif(

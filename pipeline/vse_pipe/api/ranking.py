@@ -143,6 +143,8 @@ def rank(
         rows = arguments.image_rows(*owners, *map(len, arrays)) if owners else None
         return Vectors.of_arrays(*arrays, rows, similarity, where=names)
 
+    if validation is not None and len(validation) not in (2, 3):
+        raise UsageError("validation takes three: (images, captions, owners)")
     has_bank = bank is not None or bank_images is not None
     banks = partner(("bank_images", "bank"), bank_images, bank) if has_bank else None
     chooses = validation and partner(("validation images", "validation captions"), *validation)

@@ -1,5 +1,6 @@
 """``.npy`` and ``.npz`` files: nothing is unpickled, and every size is checked."""
 
+import warnings
 import zipfile
 from collections.abc import Sequence
 from io import BytesIO
@@ -14,7 +15,9 @@ from vse_pipe.core.errors import PipelineError, damaged
 def open_npy(path: Path, kind: type[PipelineError]) -> np.ndarray:
     """The memory map of a file of any type and shape, except objects. Raises ``kind`` for another
     kind of file, pickled objects or a length other than in its header."""
-    with damaged(path, "not a whole .npy file", kind):
+    with damaged(path, "not a whole .npy file", kind), warnings.catch_warnings():
+        # Files written by Python 2 have "29000L" in the header, which numpy reads with a warning.
+        warnings.simplefilter("ignore", UserWarning)
         array = np.lib.format.open_memmap(path, mode="r")  # noqa: TID251 (here it is bounded)
         _require_plain(array)
         size, promised = path.stat().st_size, array.offset + array.nbytes

@@ -1,6 +1,7 @@
 """Output of commands: results on stdout, log lines on stderr, and progress."""
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -59,6 +60,13 @@ def silence() -> None:
     """No output at all, for processes that repeat the work of another one."""
     stderr.quiet = stdout.quiet = True
     set_level(QUIET)
+
+
+def tolerate_any_terminal() -> None:
+    """Print characters outside of the terminal's encoding as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 # Persian, Hindi and emoji have joiners, and flags of countries are named by tags. No other control

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,24 +59,24 @@ def inside(root: Path, name: str, where: str) -> Path:
 
 def walk(root: Path, left_out: Callable[[str, str], object] = lambda path, reason: None) -> Iterator[tuple[str, str]]:
     """(name below ``root``, path) of every file in it and its folders, without hidden ones. Links
-    to folders are followed, each folder once. left_out: called with the path of a folder that is
+    to folders are followed last, each folder once. left_out: called with the path of a folder that is
     not read, and the reason."""
 
     def unread(error: OSError) -> None:
         left_out(error.filename, f"the folder cannot be read ({error.strerror})")
 
-    seen = set()
-    for folder, folders, names in os.walk(root, onerror=unread, followlinks=True):
-        if (real := os.path.realpath(folder)) in seen:
-            left_out(folder, "a link to a folder that is read already")
-            folders.clear()
-            continue
-        seen.add(real)
-        visible = sorted(name for name in folders if not name.startswith("."))
-        links = {name for name in visible if os.path.islink(f"{folder}/{name}")}  # noqa: PTH114
-        folders[:] = sorted(visible, key=links.__contains__)
-        prefix = f"{folder}/".removeprefix(f"{root}/")
-        yield from ((prefix + name, f"{folder}/{name}") for name in names if not name.startswith("."))
+    pending, seen = deque([str(root)]), set()
+    while pending:
+        for folder, folders, names in os.walk(pending.popleft(), onerror=unread):
+            if (real := os.path.realpath(folder)) in seen:
+                left_out(folder, "a link to a folder that is read already")
+                folders.clear()
+                continue
+            seen.add(real)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            pending.extend(filter(os.path.islink, (f"{folder}/{name}" for name in folders)))
+            prefix = f"{folder}/".removeprefix(f"{root}/")
+            yield from ((prefix + name, f"{folder}/{name}") for name in names if not name.startswith("."))
 
 
 def sha256(path: Path) -> str:
@@ -195,12 +196,13 @@ def tidy(out: Path) -> None:
     shutil.rmtree(_replaced(out), ignore_errors=True)
 
 
-def require_free(out: Path, mark: str, kind: str) -> Path:
+def require_free(out: Path, mark: str, kind: str, key: str = "") -> Path:
     """The resolved folder for ``--out``. Raises UsageError for a file there or in the place of a
-    parent, and for a folder with contents that has no file ``mark`` or is a repository of git.
-    kind: what it may hold, such as ``an export``."""
+    parent, and for a folder with contents that has no file ``mark`` with the text ``key``, or is a
+    repository of git. kind: what it may hold, such as ``an export``."""
     place = next(path for path in (out, *out.absolute().parents) if path.exists())
-    is_replaceable = (out / mark).is_file() and not (out / ".git").exists()
+    is_marked = (out / mark).is_file() and key.encode() in (out / mark).read_bytes()
+    is_replaceable = is_marked and not (out / ".git").exists()
     if place.is_file() or (place == out and not is_replaceable and any(out.iterdir())):
         raise UsageError(f"--out: {place} exists and is not {kind}; choose another folder")
     return out.resolve()

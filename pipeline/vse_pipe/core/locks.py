@@ -42,8 +42,10 @@ def claim(out: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def share(out: Path, number: int) -> Iterator[None]:
     """Holds share ``number`` of the work on ``out``. Raises LockedError with the process that holds
-    the same share."""
+    the same share, or ``out`` itself."""
     with _holding(out.with_name(f"{out.name}.share-{number}.lock"), out):
+        with _acquired(out.with_name(out.name + ".lock"), out):
+            pass
         yield
 
 

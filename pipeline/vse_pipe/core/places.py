@@ -19,7 +19,7 @@ def command_of(place: Path) -> str | None:
     starts = [start for start, pair in enumerate(pairwise(parts)) if pair[0] == DATA.name and pair[1] in _ROOMS]
     if not starts or len(parts) < starts[-1] + 3:
         return None
-    room, name, *more = parts[starts[-1] + 1 :]
+    room, name, *more = (part.removesuffix(".partial") for part in parts[starts[-1] + 1 :])
     if room == "prepare":
         return f"vse-pipe prepare --dataset {name}"
     if room == "extract":

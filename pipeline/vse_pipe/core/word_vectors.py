@@ -7,6 +7,7 @@ word2vec's first line "count dimensions" or, in GloVe's files, without. Both may
 
 import gzip
 from collections.abc import Callable, Iterator, Set
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
@@ -20,6 +21,7 @@ from vse_pipe.core.errors import InputError, UsageError, damaged
 Vector = Float32[np.ndarray, " dim"]
 Entries = Iterator[tuple[str, Vector]]
 _MOST_DIMENSIONS = 2**20
+_LONGEST_LINE = 2**20
 _CHUNK = 2**16
 
 
@@ -57,12 +59,13 @@ def _npz_vectors(file: BinaryIO, vocabulary: dict[bytes, str], path: Path) -> En
 
 def _text_vectors(file: BinaryIO, vocabulary: dict[bytes, str], path: Path) -> Entries:
     """Some of GloVe's words have spaces in them, which no word of a caption has."""
-    first = file.readline()
+    lines = iter(partial(file.readline, _LONGEST_LINE), b"")
+    first = next(lines, b"")
     header = [int(field) for field in first.split() if field.isdigit()]
     has_header = len(header) == len(first.split()) == 2
     dim = header[1] if has_header else len(first.split()) - 1
     number = 0
-    for number, line in enumerate(file if has_header else chain([first], file), 1):
+    for number, line in enumerate(lines if has_header else chain([first], lines), 1):
         # A line is split only where it must be: a file has millions.
         if (word := line[: line.find(b" ")]) in vocabulary:
             values = line.split()[1:]

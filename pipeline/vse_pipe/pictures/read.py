@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import math
 import stat
 import warnings
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF
 _SHOWN = 12
 
 # Pictures that Pillow warns of are refused below.
-warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 def open_picture(content: bytes, name: str) -> Image.Image:
@@ -40,7 +41,9 @@ def open_picture(content: bytes, name: str) -> Image.Image:
     with decoding(name):
         try:
             image = Image.open(io.BytesIO(content), formats=FORMATS)
-        except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+            if math.prod(image.size) > (Image.MAX_IMAGE_PIXELS or math.inf):
+                raise Image.DecompressionBombError
+        except Image.DecompressionBombError as error:
             raise UnreadableImage(name, f"has too many pixels (more than {Image.MAX_IMAGE_PIXELS})") from error
         except UnidentifiedImageError as error:
             start = f"{len(content)} bytes, the first are {content[:_SHOWN]!r}"

@@ -34,9 +34,6 @@ class Bank:
         return self.gallery()
 
 
-_ALL = slice(None)
-
-
 @dataclass(frozen=True)
 class ItemBias:
     """The score ``scale * s(q, n) - bias_n``, the form of every criterion that corrects each item
@@ -50,7 +47,7 @@ class ItemBias:
         """The corrected scores in the precision of ``scores``."""
         return scores.mapped(lambda strip, rows: self.corrected(strip), self.notes, correction=self.corrected)
 
-    def corrected(self, part: Float[Tensor, "rows some"], items: slice = _ALL) -> Float[Tensor, "rows some"]:
+    def corrected(self, part: Float[Tensor, "rows some"], items: slice = slice(None)) -> Float[Tensor, "rows some"]:
         """Scores of these items."""
         return torch.add(-self.bias[items].to(part), part, alpha=self.scale)
 

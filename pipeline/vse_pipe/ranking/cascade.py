@@ -32,11 +32,14 @@ def scores(
     if not (inner and fragments.plain(split.images) and fragments.plain(split.captions)):
         pairs = ScoredPairs(split.images, split.captions, similarity, memory)
         return pairs.score(torch.from_numpy(images), torch.from_numpy(captions)).cpu().numpy()
-    sides = (
-        vectors[torch.from_numpy(places).to(vectors.device)].double()
-        for vectors, places in ((split.images, images), (split.captions, captions))
-    )
-    return torch.linalg.vecdot(*sides).float().cpu().numpy()
+    values = np.empty(len(images), np.float32)
+    for part in fragments.blocks(len(images), 1 << 14):
+        sides = (
+            vectors[torch.from_numpy(places[part]).to(vectors.device)].double()
+            for vectors, places in ((split.images, images), (split.captions, captions))
+        )
+        values[part] = torch.linalg.vecdot(*sides).float().cpu().numpy()
+    return values
 
 
 Pick = Callable[[Tensor, Tensor], Tensor]

@@ -1,5 +1,6 @@
 """Scores of queries against items in strips of whole rows, and their best items."""
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -59,7 +60,8 @@ def empty_scores(shape: tuple[int, int], memory: int, device: torch.device) -> F
     if memory and rows * columns * 4 * _KEPT > memory * _MIB:
         # The map keeps the unnamed file open.
         with tempfile.TemporaryFile() as file:
-            return torch.from_numpy(np.memmap(file, np.float32, "w+", shape=shape))
+            os.posix_fallocate(file.fileno(), 0, rows * columns * 4)  # a full disk is no bus error
+            return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=shape))
     return torch.empty(shape, device=device)
 
 

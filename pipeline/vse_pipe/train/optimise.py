@@ -201,7 +201,13 @@ def encoded_in_chunks(
     2021. The backward pass encodes each chunk once more, with the same random numbers. The gradient
     is that of the undivided batch up to rounding.
     """
-    parts = [checkpoint(model.encode, part, device, precision, use_reentrant=False) for part in batch.split(chunk)]
+    # torch keeps the random state of the devices of its tensor arguments, and a batch is none.
+    place = torch.empty(0, device=device)
+
+    def encode(part: Batch, place: Tensor) -> tuple[Tensor, Tensor | Words]:
+        return model.encode(part, device, precision)
+
+    parts = [checkpoint(encode, part, place, use_reentrant=False) for part in batch.split(chunk)]
     images, texts = zip(*parts, strict=True)
     joined = Words.joined if isinstance(texts[0], Words) else torch.cat
     return torch.cat(images), joined(texts)

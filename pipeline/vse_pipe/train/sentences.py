@@ -11,7 +11,7 @@ import numpy as np
 
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import read_json, require, sha256
+from vse_pipe.core.files import read_json, require_digests, sha256
 from vse_pipe.core.text import Tokens
 from vse_pipe.extract import text_stage
 from vse_pipe.extract.text_methods import State
@@ -49,7 +49,7 @@ class Fitted:
         params = cast(TextParams, TEXT_FEATURES.options(meta["method"]).model_validate(options))
         require_encoder(params, meta, str(folder))
         kinds = {"tokens": State(words=words), "fragments": State()}
-        state = kinds.get(meta["kind"]) or _learnt(folder)
+        state = kinds.get(meta["kind"]) or _learnt(folder, meta)
         return cls(folder.name, method, traits, params, state, meta)
 
     def unknown_share(self, sentences: Iterable[str]) -> float | None:
@@ -116,8 +116,9 @@ def require_encoder(options: TextParams, meta: dict, where: str) -> None:
         )
 
 
-def _learnt(folder: Path) -> State:
+def _learnt(folder: Path, meta: dict) -> State:
     """Vocabulary and learnt arrays of text features of kind vectors."""
     from safetensors.numpy import load_file
 
-    return State(read_json(require(folder / texts.VOCABULARY), list), load_file(require(folder / texts.STATE)))
+    require_digests(folder, texts.META, meta["sha256"], (texts.VOCABULARY, texts.STATE))
+    return State(read_json(folder / texts.VOCABULARY, list), load_file(folder / texts.STATE))

@@ -1,5 +1,6 @@
 """Mixtures of methods against the methods themselves, row by row."""
 
+import json
 from pathlib import Path
 from types import ModuleType
 
@@ -11,7 +12,7 @@ from tests.extract.texts.project import WORDS, as_npz, vectors
 from tests.naive.extract import texts_unit
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import texts
-from vse_pipe.core.errors import ParamsError
+from vse_pipe.core.errors import IntegrityError, ParamsError
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import mean_vectors, tfidf
@@ -52,6 +53,10 @@ def test_what_was_learnt_is_enough_for_another_sentence(folder: Path, parts: lis
     assert len(read.meta["files_sha256"]) == 1
     again = Fitted.of_folder(project.OUT, read.meta, read.meta["options"], []).transformed([project.TEXTS[3]])
     np.testing.assert_allclose(again.array[0], read.array[3], atol=1e-6)
+    words = json.loads((project.OUT / "vocabulary.json").read_text())
+    (project.OUT / "vocabulary.json").write_text(json.dumps(words[::-1]))
+    with pytest.raises(IntegrityError, match=r"vocabulary\.json"):
+        Fitted.of_folder(project.OUT, read.meta, read.meta["options"], [])
 
 
 @pytest.mark.parametrize(("parts", "told"), [

@@ -86,13 +86,16 @@ def test_links_are_followed_each_folder_once_and_those_to_nothing_are_left_out(p
     pictures(photos, ["a.png", "deep/b.png"])
     pictures(Path("elsewhere"), ["c.png", "d/e.png"])
     links = {"inside.png": "deep/b.png", "out.png": "../elsewhere/c.png", "gone.png": "nothing.png"}
-    for name, target in (links | {"loop.png": "loop.png", "folder": "../elsewhere", "again": "deep"}).items():
+    folders = {"folder": "../elsewhere", "again": "deep", "above/link": "../deep"}
+    for name, target in (links | {"loop.png": "loop.png"} | folders).items():
+        (photos / name).parent.mkdir(exist_ok=True)
         (photos / name).symlink_to(target)
     Path("elsewhere/up").symlink_to("../photos")
     source = found()
     files = ["a.png", "deep/b.png", "folder/c.png", "folder/d/e.png", "inside.png", "out.png"]
     assert source.images["file"].to_pylist() == files
     assert sorted(source.left_out) == [
+        "photos/above/link: a link to a folder that is read already",
         "photos/again: a link to a folder that is read already",
         "photos/folder/up: a link to a folder that is read already",
         "photos/gone.png: it leads to no file",

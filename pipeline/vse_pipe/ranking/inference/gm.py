@@ -12,6 +12,5 @@ def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iter
     3.3.3).
 
     One-to-one at K = 1 where there are no more queries than items. Otherwise ``mode: rows`` lets an
-    item serve queries / items queries, because 1000 images cannot answer 5000 captions one to
-    one."""
+    item serve queries / items queries: 1000 images cannot answer 5000 captions one to one."""
     return greedy(scores, [Allowance(setting.k, 1.0) for setting in settings], params.mode)
