@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageFilter
 
 from vse_pipe.artifacts.images import UNREAD
-from vse_pipe.audit import defects, duplicates, wording
+from vse_pipe.audit import defects, duplicates
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.prepare.scenes.drawing import draw
 from vse_pipe.prepare.scenes.scene import sample_scene
@@ -218,7 +218,7 @@ def test_captions_that_say_nothing(tmp_path):
         "IMG_1234.jpg", "dsc 00123", "https://example.org/a b"[:21], "...", "2014", "A photo of the", "it is in there",
         "Собака бежит по снегу", "a white dog in the snow", "Skiiers on snow cappedhills", "a photo of a dog", "a man named Zbigniew Brzezinski waves",
     ]  # fmt: skip
-    rows = wording.findings(captions_of(ENGLISH + odd))
+    rows = defects.caption_findings(captions_of(ENGLISH + odd))
     assert set(rows["kind"]) == {"caption"}
     found = {odd[row.id - len(ENGLISH)]: (row.doubt > 0.5, row.why) for row in rows.itertuples()}
     assert found == {
@@ -234,14 +234,14 @@ def test_captions_that_say_nothing(tmp_path):
 
 
 def test_the_style_of_a_data_set_is_no_defect():
-    assert wording.findings(captions_of(["dog", "cat", "tree", "house"] * 5 + ENGLISH))["doubt"].max() <= 0.5
-    assert wording.findings(captions_of(["一只狗在雪地里奔跑", "两个孩子在公园里玩"])).empty
-    assert wording.findings(captions_of([])).empty
+    assert defects.caption_findings(captions_of(["dog", "cat", "tree", "house"] * 5 + ENGLISH))["doubt"].max() <= 0.5
+    assert defects.caption_findings(captions_of(["一只狗在雪地里奔跑", "两个孩子在公园里玩"])).empty
+    assert defects.caption_findings(captions_of([])).empty
 
 
 def test_a_caption_of_many_pictures():
     texts = ["Two dogs play.", "two dogs play", "Two  dogs play!", "TWO DOGS PLAY", "two dogs, play", *ENGLISH]
-    rows = wording.findings(captions_of(texts))
+    rows = defects.caption_findings(captions_of(texts))
     assert rows["id"].tolist() == [0, 1, 2, 3, 4]
     assert set(rows["why"]) == {"5 pictures have this caption"}
     assert rows["doubt"].between(0.2, 0.5).all()
@@ -252,7 +252,7 @@ def test_captions_that_a_picture_has_twice():
         "A dog runs in the snow.", "a dog runs in the snow", "In the snow a dog runs", "A brown dog runs in the snow",
         "a dog runs in the snow",
     ]  # fmt: skip
-    rows = wording.findings(captions_of(texts, [1, 1, 1, 1, 2])).set_index("id")
+    rows = defects.caption_findings(captions_of(texts, [1, 1, 1, 1, 2])).set_index("id")
     assert (rows["kind"] == "duplicate_caption").all()
     assert rows["other"].to_dict() == {1: 0, 2: 0}
     assert rows["why"].to_dict() == {
