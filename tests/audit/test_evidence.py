@@ -8,7 +8,6 @@ import pytest
 
 from vse_pipe.audit import evidence
 from vse_pipe.audit import pool as pools
-from vse_pipe.audit.doubts import linear, siblings
 from vse_pipe.audit.evidence import measure
 from vse_pipe.audit.pool import PairPool
 from vse_pipe.audit.share import estimate
@@ -87,7 +86,7 @@ def test_no_pair_is_judged_by_a_map_that_learnt_it():
     texts = pool.texts.copy()
     texts[pool.owners == 7] = -texts[pool.owners == 7]
     changed = replace(pool, texts=texts)
-    before, after = (linear.predictors(one)[0] for one in (pool, changed))
+    before, after = (evidence.predictors(one)[0] for one in (pool, changed))
     same = inside[pool.owners[inside] != 7]
     # The map of the fold comes from sums less a part, hence the last bits.
     assert np.abs(before(same) - after(same)).max() < 1e-5
@@ -99,7 +98,7 @@ def test_linear_maps_are_ridge_regressions_on_the_other_folds():
     pool, _ = _pool(60, 2)
     pool = replace(pool, trust=np.random.default_rng(1).random(120).astype("f4"))
     rows = np.arange(0, 120, 7)
-    predicted = linear.predictors(pool)[0](rows)
+    predicted = evidence.predictors(pool)[0](rows)
     for row, vector in zip(rows, predicted, strict=True):
         rest = np.flatnonzero(pool.caption_folds != pool.caption_folds[row])
         square = sum(pool.trust[one] * np.outer(pool.texts[one], pool.texts[one]) for one in rest)
@@ -116,7 +115,7 @@ def _standard(values: np.ndarray, value: float) -> float:
 def test_siblings_are_the_other_captions_and_never_the_caption_itself():
     pool, _ = _pool(30, 3)
     pool = PairPool.create(pool.images, pool.texts[:-2], pool.owners[:-2])  # the last image has one caption
-    compared = siblings.fit(pool)
+    compared = evidence.siblings(pool)
     captions = np.array([0, 4, len(pool.owners) - 1])
     own, other = (compared(captions, images) for images in (pool.owners[captions], np.array([5, 6, 7])))
     sums = np.stack([pool.texts[pool.owners == image].sum(axis=0) for image in range(30)])
@@ -128,7 +127,7 @@ def test_siblings_are_the_other_captions_and_never_the_caption_itself():
         assert own[place, 1] == pytest.approx(_standard(pool.texts @ witnesses, value), abs=1e-4)
     assert own[2].tolist() == [0, 0]
     assert np.abs(other).min() > 0
-    assert siblings.fit(_pool(20, 1)[0]) is None
+    assert evidence.siblings(_pool(20, 1)[0]) is None
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5])

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import stages as naive
-from vse_pipe.audit.doubts import losses as member
-from vse_pipe.audit.doubts.losses import batches, measured, partners
+from vse_pipe.audit import losses as member
+from vse_pipe.audit.losses import batches, measured, partners
 from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train.matches import Incidence
 from vse_pipe.train.mixture import auc

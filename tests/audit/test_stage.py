@@ -16,8 +16,7 @@ from tests.toy_project import PARAMS, kept, load_params, write_prepared
 from tests.train import painted
 from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import embeddings, model_files, pairs, regions
-from vse_pipe.audit import stage
-from vse_pipe.audit.doubts import losses
+from vse_pipe.audit import losses, stage
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json
 from vse_pipe.core.seeds import generator

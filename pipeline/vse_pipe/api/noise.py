@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from vse_pipe.api import arguments
-from vse_pipe.audit import evidence, pool
-from vse_pipe.audit.doubts import losses
+from vse_pipe.audit import evidence, losses, pool
 from vse_pipe.core.errors import InputError
 from vse_pipe.inject.stage import shown_images
 from vse_pipe.project.registry import PROTOCOLS

@@ -7,20 +7,21 @@ matched ones, because the pairs as they are hold no other difference. This is le
 labelled class and a mixture (Elkan and Noto, KDD 2008). ``share`` says how many pairs are
 mismatched."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 from numpy import ndarray
+from scipy import linalg
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from vse_pipe.audit.doubts import linear, siblings
-from vse_pipe.audit.pool import Evidence, PairPool, blocks, standardised
+from vse_pipe.audit.pool import Evidence, PairPool, blocks, standardised, unit
 from vse_pipe.audit.share import Estimate, estimate
 
 # Correlation of the probabilities of two captions of an image that are both right or both wrong: 0
@@ -29,18 +30,8 @@ _ALIKE = 0.15
 # Mismatches that are simulated at most.
 _SIMULATED = 200_000
 SIBLINGS = "siblings"
-
-
-def _similarity(pool: PairPool) -> Evidence:
-    """The inner product under a model of one space, such as CLIP."""
-    return standardised(pool, pool.text_vectors, pool.image_vectors)
-
-
-_MEMBERS: dict[str, Callable[[PairPool], Evidence | None]] = {
-    "linear": linear.fit,
-    "similarity": _similarity,
-    SIBLINGS: siblings.fit,
-}
+# Ridge of the maps from captions to images and back, in units of the mean variance of a dimension.
+TEXT_RIDGE, IMAGE_RIDGE = 2.0, 3.0
 
 
 @dataclass(frozen=True)
@@ -134,3 +125,99 @@ def _together(probability: ndarray, owners: ndarray) -> float:
     between = share * if_wrong**2 + (1 - share) * if_right**2 - share**2
     within = square - share**2 - between
     return float(np.clip((both - share**2 - _ALIKE * within) / max(between, 1e-12), 0, 1))
+
+
+def linear(pool: PairPool) -> Evidence:
+    """Four columns: the similarity of a predicted and an actual vector, standardised over all
+    images and over all captions, in the space of images and then in that of captions. The vectors
+    are predicted by ridge maps from captions to images and back, each learnt from the images of
+    other folds: no pair is judged by a map that learnt it, so a wrong pair cannot be memorised."""
+    as_images, as_texts = predictors(pool)
+    in_images = standardised(pool, as_images, pool.image_vectors)
+    in_texts = standardised(pool, pool.text_vectors, as_texts)
+    return lambda captions, images: np.concatenate([in_images(captions, images), in_texts(captions, images)], axis=-1)
+
+
+def predictors(pool: PairPool) -> tuple[Callable, Callable]:
+    """From rows of captions to vectors of images, and from rows of images to vectors of captions,
+    at length 1."""
+    as_images, as_texts = zip(*_maps(pool), strict=True)
+    return (
+        partial(_predicted, pool.text_vectors, pool.caption_folds, as_images),
+        partial(_predicted, pool.image_vectors, pool.folds, as_texts),
+    )
+
+
+def _predicted(vectors: Callable, folds: ndarray, maps: Sequence[ndarray], rows: ndarray) -> ndarray:
+    out = np.empty((len(rows), maps[0].shape[1]), np.float32)
+    for fold, matrix in enumerate(maps):
+        inside = folds[rows] == fold
+        out[inside] = vectors(rows[inside]) @ matrix
+    return unit(out)
+
+
+def _maps(pool: PairPool) -> Iterator[tuple[Float[ndarray, "e d"], Float[ndarray, "d e"]]]:
+    """For each fold the maps to images and back, learnt from the other folds' pairs."""
+    sums = [_products(pool, np.flatnonzero(pool.caption_folds == fold)) for fold in range(pool.folds.max() + 1)]
+    total = [np.sum(products, axis=0) for products in zip(*sums, strict=True)]
+    for products in sums:
+        texts, images, crossed = (whole - part for whole, part in zip(total, products, strict=True))
+        yield _solved(texts, crossed, TEXT_RIDGE), _solved(images, crossed.T, IMAGE_RIDGE)
+
+
+def _products(pool: PairPool, captions: ndarray) -> tuple[ndarray, ...]:
+    """Weighted sums of products of captions with captions, images with images, and captions with
+    images, over all captions of the images that ``captions`` have."""
+    e, d = pool.texts.shape[1], pool.images.shape[1]
+    squares, images, crossed = (np.zeros(shape, np.float32) for shape in ((e, e), (d, d), (e, d)))
+    for rows in blocks(captions[pool.trust[captions] > 0]):
+        texts = pool.text_vectors(rows)
+        squares += texts.T @ (texts * pool.trust[rows, None])
+    weights = np.bincount(pool.owners, pool.trust, len(pool.images)).astype(np.float32)
+    used = np.unique(pool.owners[captions])
+    for rows in blocks(used[weights[used] > 0]):
+        vectors = pool.image_vectors(rows)
+        images += vectors.T @ (vectors * weights[rows, None])
+        crossed += pool.caption_sums(rows, pool.trust).T @ vectors
+    return squares, images, crossed
+
+
+def _solved(square: ndarray, crossed: ndarray, ridge: float) -> ndarray:
+    if not square.any():  # no pair of another fold
+        return np.zeros_like(crossed)
+    strength = ridge * np.trace(square) / len(square) + np.finfo(np.float32).tiny
+    return linalg.solve(square + strength * np.eye(len(square), dtype=np.float32), crossed, assume_a="pos")
+
+
+def similarity(pool: PairPool) -> Evidence:
+    """The inner product under a model of one space, such as CLIP."""
+    return standardised(pool, pool.text_vectors, pool.image_vectors)
+
+
+def siblings(pool: PairPool) -> Evidence | None:
+    """Two columns, which tell of a caption that moved alone: it against the mean of the image's other captions, standardised over
+    all images and over all captions; 0 for an image without other captions. None where no image has
+    several captions."""
+    counts = np.bincount(pool.owners, minlength=len(pool.images))
+    if counts.max() < 2:
+        return None
+    # Trust would tell which pairs were doubted before, and simulated pairs have none of their own.
+    equal = np.ones_like(pool.trust)
+    compared = standardised(pool, pool.text_vectors, lambda images: unit(pool.caption_sums(images, equal)))
+
+    def evidence(captions: ndarray, images: ndarray) -> ndarray:
+        # The caption itself is no witness.
+        inside = pool.owners[captions] == images
+        sums = pool.caption_sums(images, equal) - pool.texts[captions] * inside[:, None]
+        columns = compared(captions, images, unit(sums))
+        columns[counts[images] - inside < 1] = 0
+        return columns
+
+    return evidence
+
+
+_MEMBERS: dict[str, Callable[[PairPool], Evidence | None]] = {
+    "linear": linear,
+    "similarity": similarity,
+    SIBLINGS: siblings,
+}

@@ -9,7 +9,7 @@ import torch
 
 from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import identity, pairs
-from vse_pipe.audit.doubts import losses
+from vse_pipe.audit import losses
 from vse_pipe.audit.figures import figures
 from vse_pipe.core import console
 from vse_pipe.core.devices import resolve_device
