@@ -40,4 +40,7 @@ def test_names_that_leave_the_root_are_not_opened(tmp_path, monkeypatch):
     for name in ["../secret.png", "a/../good.png", "x/../../secret.png", *absolute]:
         with pytest.raises(InputError, match=r"^row 1: file .* (lies outside its root|is absolute)"):
             scanned(root, "good.png", name)
+    for name in ["", "."]:
+        with pytest.raises(InputError, match=r"^row 1: '.?' names no picture"):
+            scanned(root, "good.png", name)
     assert opened == []

@@ -55,7 +55,7 @@ class Assembly:
         """The data set. Images and captions have the ids that were given, or running numbers; a
         caption is in the split of its image. Raises InputError without images."""
         if not self.count:
-            raise InputError(next(iter(self.left_out), f"{files.url(self.root)}: holds no images"))
+            raise InputError(next(iter(self.left_out), f"no images below {files.url(self.root)} are named or found"))
         pictures, sentences = self._images.table(), self._captions.table()
         ids, names = numbered(pictures, "image_id")
         caption_ids, caption_names = numbered(sentences, "caption_id")

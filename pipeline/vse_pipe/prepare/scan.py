@@ -54,6 +54,8 @@ def locate(root: Path, file: str, where: str, in_shards: bool = False) -> None:
     # is below the root.
     if Path(name).is_absolute():
         raise InputError(f"{where}: file {name!r} is absolute; names must be relative to {root}")
+    if not Path(name).name:
+        raise InputError(f"{where}: {name!r} names no picture")
     inside(root, name, where)
     if not is_text(file):
         raise InputError(f"{where}: file {file!r} is not UTF-8; rename it")

@@ -109,11 +109,11 @@ def read_lines(path: Path) -> Iterator[str]:
     be missing. A line at a time is in memory. Raises MissingResource, and InputError with the line
     that is not UTF-8."""
     if not path.is_file():
-        raise MissingResource(f"{path}: no such file")
+        raise MissingResource(f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'}")
     with path.open("rb") as file:
         for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), start=1):
             if len(line) == _LONGEST_LINE:
-                raise InputError(f"{path} line {number}: more than {_LONGEST_LINE} bytes are no caption")
+                raise InputError(f"{path} line {number}: longer than {_LONGEST_LINE} bytes")
             try:
                 text = line.removesuffix(b"\n").decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
@@ -165,6 +165,7 @@ def without_blanks(source: Source) -> Source:
         raise InputError(f"{source.root}: none of the {len(is_written)} captions says anything")
     bare = source.images["file"].filter(pc.invert(described)).to_pylist()
     lines = [f"captions without text: {len(is_written) - len(owners)}"] * (len(owners) < len(is_written))
-    lines += [f"images without a caption: {len(bare)} ({', '.join(bare[:_FIRST])}, ...)"] * bool(bare)
+    named = ", ".join(bare[:_FIRST]) + ", ..." * (len(bare) > _FIRST)
+    lines += [f"images without a caption: {len(bare)} ({named})"] * bool(bare)
     left_out = [*source.left_out, *lines]
     return replace(filtered(source, described, is_written), left_out=left_out) if lines else source
