@@ -72,12 +72,12 @@ def measure(pool: PairPool) -> Doubts:
     trusting = replace(pool, trust=(1 - first.probability).astype(np.float32))
     together = _together(first.probability, pool.owners)
     assert first.estimate is not None
-    return _judged(trusting, [*names, SIBLINGS], together, first.estimate.shares)
+    return _judged(trusting, [*names, SIBLINGS], together, first.estimate.scoring)
 
 
-def _judged(pool: PairPool, names: Sequence[str], together: float, shares: ndarray | None = None) -> Doubts:
+def _judged(pool: PairPool, names: Sequence[str], together: float, scoring: ndarray | None = None) -> Doubts:
     """A logistic regression, which is learnt from the other folds, tells simulated mismatches from
-    pairs. together: how often the siblings of a mismatched caption move with it; shares: as of
+    pairs. together: how often the siblings of a mismatched caption move with it; scoring: as of
     ``estimate``."""
     rng, folds = np.random.default_rng([pool.seed, 1]), pool.caption_folds
     captions, moved = np.arange(len(folds)), pool.draw(len(folds), _SIMULATED)
@@ -97,7 +97,7 @@ def _judged(pool: PairPool, names: Sequence[str], together: float, shares: ndarr
         method="decision_function",
     )
     odds, of_simulated = np.split(odds, [len(captions)])
-    share = estimate(odds, of_simulated, len(pool.images), shares)
+    share = estimate(odds, of_simulated, len(pool.images), scoring)
     return Doubts(share.probability(odds), odds, table, share)
 
 

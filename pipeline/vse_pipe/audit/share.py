@@ -6,7 +6,9 @@ and matched pairs. Put on the scale where simulated odds are standard normal, ma
 as normal too, ``gap`` lower and with nearly the same spread. This binormal model (Metz, Herman and
 Shen, Statistics in Medicine 1998) says how many matched pairs lie among the high odds; a ratio of
 tails alone (Garg et al., NeurIPS 2021) counts them as mismatches, which is far too many where the
-evidence is weak. What the pairs leave open stays open in the interval."""
+evidence is weak. Some matched pairs say so little that they score as mismatches do. Nothing in the
+pairs tells these odd pairs apart, so the estimate allows for up to ``_ODD`` of them. What the pairs
+leave open stays open in the interval."""
 
 from dataclasses import dataclass
 
@@ -22,6 +24,8 @@ _QUANTILES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 # of a data set are right, and the logarithm of the ratio of spreads is normal with the deviation
 # _SPREAD.
 _FALL, _SPREAD = 2, 0.1
+# Matched pairs that score as mismatches do are at most this share; its density falls likewise.
+_ODD = 0.015
 # Values of share, gap and spread on the grid, which is laid _ZOOMS times around what is left of it.
 _GRID, _ZOOMS, _NEGLIGIBLE = (61, 31, 9), 4, 1e-4
 _DRAWS = 200
@@ -32,10 +36,11 @@ _SCORES = np.linspace(-5, 5, 501)
 
 @dataclass(frozen=True)
 class Estimate:
-    """shares: draws of the share of mismatches among all pairs, rising; curves: for each draw the
-    probability of a mismatch at each of ``_SCORES``, rising; simulated: the odds of simulated
-    mismatches, sorted."""
+    """scoring: draws of the share of pairs that score as mismatches do, rising; shares: of these, the
+    mismatches among all pairs; curves: for each draw the probability of a mismatch at each of
+    ``_SCORES``, rising; simulated: the odds of simulated mismatches, sorted."""
 
+    scoring: Float[ndarray, " draws"]
     shares: Float[ndarray, " draws"]
     curves: Float[ndarray, "draws scores"]
     simulated: Float[ndarray, " simulated"]
@@ -72,11 +77,11 @@ def estimate(
     pairs: Float[ndarray, " pairs"],
     simulated: Float[ndarray, " simulated"],
     size: int,
-    shares: Float[ndarray, " draws"] | None = None,
+    scoring: Float[ndarray, " draws"] | None = None,
 ) -> Estimate:
-    """pairs, simulated: log-odds; size: the number of independent pairs that vary as much; shares:
-    of another estimate, by other odds of the same pairs, that hold here too."""
-    axes, weights = _posterior(pairs, simulated, size, shares)
+    """pairs, simulated: log-odds; size: the number of independent pairs that vary as much; scoring:
+    of another estimate, by other odds of the same pairs, that holds here too."""
+    axes, weights = _posterior(pairs, simulated, size, scoring)
     cumulated = weights.ravel().cumsum()
     drawn = np.searchsorted(cumulated, (np.arange(_DRAWS) + 0.5) / _DRAWS * cumulated[-1])
     places = np.unravel_index(drawn, weights.shape)
@@ -86,7 +91,11 @@ def estimate(
     # end.
     first = norm.ppf((simulated <= np.quantile(simulated, _QUANTILES[0])).mean())
     curves[:, first > _SCORES] = _mixed(share, norm.cdf(first), norm.cdf((first + gap) / spread))
-    return Estimate(share[:, 0], np.maximum.accumulate(curves, axis=1), np.sort(simulated))
+    curves = np.maximum.accumulate(curves, axis=1)
+    odd = _ODD * np.random.default_rng(1).beta(1, 1 + _FALL, _DRAWS)
+    shares = (share[:, 0] - odd).clip(0)
+    curves *= shares[:, None] / share.clip(_TINY)
+    return Estimate(share[:, 0], shares, curves, np.sort(simulated))
 
 
 def _mixed(share: ndarray, mismatched: ndarray, matched: ndarray) -> ndarray:
@@ -94,7 +103,7 @@ def _mixed(share: ndarray, mismatched: ndarray, matched: ndarray) -> ndarray:
     return share * mismatched / np.maximum(share * mismatched + (1 - share) * matched, _TINY)
 
 
-def _posterior(pairs: ndarray, simulated: ndarray, size: int, shares: ndarray | None) -> tuple[list[ndarray], ndarray]:
+def _posterior(pairs: ndarray, simulated: ndarray, size: int, scoring: ndarray | None) -> tuple[list[ndarray], ndarray]:
     """Values of share, gap and spread, and the weight of each combination."""
     bins = np.unique(np.quantile(simulated, _QUANTILES))
     of_pairs, chance = (
@@ -104,19 +113,19 @@ def _posterior(pairs: ndarray, simulated: ndarray, size: int, shares: ndarray | 
     lows, highs = np.array([0, 0, -3 * _SPREAD]), np.array([1, 6, 3 * _SPREAD])
     for _ in range(_ZOOMS):
         axes = [np.linspace(*ends) for ends in zip(lows, highs, _GRID, strict=True)]
-        axes[0] = axes[0] if shares is None else shares
+        axes[0] = axes[0] if scoring is None else scoring
         share, gap, spread = np.ix_(*axes[:2], np.exp(axes[2]))
         below = norm.cdf((edges + gap[0, ..., None]) / spread[0, ..., None])
         matched = np.diff(below, axis=-1, prepend=0, append=1)
         mixed = share[..., None] * chance + (1 - share[..., None]) * matched
         logs = size * (np.log(mixed.clip(_TINY)) @ of_pairs) - 0.5 * (np.log(spread) / _SPREAD) ** 2
         logs += _FALL * np.log((1 - share).clip(_TINY))
-        weights = np.exp(logs - logs.max(axis=None if shares is None else (1, 2), keepdims=True))
+        weights = np.exp(logs - logs.max(axis=None if scoring is None else (1, 2), keepdims=True))
         for axis, values in enumerate(axes):
             likely = np.flatnonzero(weights.max(axis=tuple({0, 1, 2} - {axis})) > _NEGLIGIBLE)
             step = values[1] - values[0]
             lows[axis] = max(lows[axis], values[likely[0]] - step)
             highs[axis] = min(highs[axis], values[likely[-1]] + step)
-    if shares is not None:
+    if scoring is not None:
         weights /= weights.sum(axis=(1, 2), keepdims=True)
     return [share.ravel(), gap.ravel(), spread.ravel()], weights
