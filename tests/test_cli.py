@@ -1,8 +1,10 @@
 """The command line as a user meets it: what it selects, what it says and the status it ends with."""
 
+import io
 import os
 import re
 import signal
+import sys
 import time
 from importlib.metadata import version
 from unittest.mock import Mock
@@ -11,6 +13,7 @@ import pytest
 
 from tests.command_line import caller, failure, output
 from tests.toy_project import write_params, write_prepared
+from vse_pipe import cli
 from vse_pipe.cli import app
 from vse_pipe.core import locks
 from vse_pipe.core.errors import IntegrityError, LockedError, MissingResource, PipelineError
@@ -47,6 +50,14 @@ def test_wrong_usage_is_status_2_and_one_line(run, arguments, message):
 @pytest.mark.parametrize("arguments", [("no-such-command",), ("train", "--bogus"), ("train", "surplus")])
 def test_what_typer_refuses_is_status_2(run, arguments):
     assert run(*arguments)[0] == 2
+
+
+def test_a_terminal_of_another_encoding_gets_escapes(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), "latin-1")
+    monkeypatch.setattr(sys, "stdout", stream)
+    cli._escape_unknown_letters()
+    print("→ ö", end="", flush=True)
+    assert stream.buffer.getvalue() == b"\\u2192 \xf6"
 
 
 ERRORS = {

@@ -3,10 +3,12 @@ imported at start."""
 
 import atexit
 import gc
+import io
 import os
 import re
 import signal
 import sys
+import traceback
 from types import FrameType
 from typing import Annotated
 
@@ -170,11 +172,10 @@ def main() -> None:
     # Imported modules stay: collections among them would take a third of a short command's time.
     gc.set_threshold(100_000, 50, 100)
     atexit.register(_leave)
-    console.tolerate_any_terminal()
+    _escape_unknown_letters()
     try:
         app(prog_name="vse-pipe")
     except PipelineError as error:
-        console.trace()
         sys.exit(_failed(*map(str, error.args or [""]), status=error.exit_status))
     except _Interrupted as error:
         sys.stderr.write(f"{error}\n")
@@ -182,14 +183,12 @@ def main() -> None:
     except UnicodeEncodeError as error:  # a path that a document would name
         if error.reason != "surrogates not allowed":
             raise
-        console.trace()
         before, after = error.object[: error.start], error.object[error.start :]
         name = re.split('["\n]', before)[-1] + re.split('["\n]', after)[0]
         sys.exit(_failed(f"{name[:200]!a}: its name is not UTF-8; rename it", status=2))
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
-        console.trace()
         sys.exit(_failed(f"out of memory: {first_line(error)}"))
     except OSError as error:
         sys.exit(_failed(f"{error.filename or 'input/output'}: {error.strerror or error}"))
@@ -205,7 +204,16 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise _Terminated
 
 
+def _escape_unknown_letters() -> None:
+    """Characters outside of the terminal's encoding are printed as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _failed(*lines: str, status: int = 1) -> int:
+    if console.level() == console.VERBOSE:
+        traceback.print_exc()
     for line in lines:
         sys.stderr.write(f"error: {console.plain(line)}\n")
     return status

@@ -59,7 +59,7 @@ def test_a_table_and_one_document(call, localize_project) -> None:
     [
         (("--run", "toy"), 3, "error: data/embed/toy/images.parquet does not exist; make it with `vse-pipe embed"),
         (("--run", "toy", "--phrase", "a dog"), 2, "error: give a photo with --image and what to find in it"),
-        ((*ASKED, "a dog", "--out", "notes.png"), 2, "error: --out: notes.png exists and is no drawing of `vse-pipe"),
+        ((*ASKED, "a dog", "--out", "notes.png"), 2, "error: --out: notes.png exists and is not a drawing of"),
         ((*ASKED, "a dog"), 4, "error: none.png: no such file"),
         (("--run", "toy", "--image", "pipe.png", "--phrase", "a dog"), 3, "error: pipe.png is no regular file"),
     ],

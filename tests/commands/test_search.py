@@ -206,7 +206,7 @@ RED = ("search", "a red disc", "--run", "sum")
 def test_html_replaces_nothing_but_its_own_pages_and_no_results_are_no_search(call):
     before, err = Path("params.yaml").read_bytes(), failure(call, 2, *RED, "--html", "params.yaml")
     assert err.startswith("error: --html: ")
-    assert err.endswith("params.yaml exists and is no page of `vse-pipe search`; choose another name\n")
+    assert err.endswith("params.yaml exists and is not a page of `vse-pipe search`; choose another name\n")
     assert Path("params.yaml").read_bytes() == before
     for _ in range(2):
         assert call(*RED, "--html", "found.html")[0] == 0

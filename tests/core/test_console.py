@@ -39,14 +39,6 @@ def test_what_is_printed_is_one_line():
     assert console.plain(joined) == joined
 
 
-def test_a_terminal_of_another_encoding_gets_escapes(monkeypatch):
-    stream = io.TextIOWrapper(io.BytesIO(), "latin-1")
-    monkeypatch.setattr(sys, "stdout", stream)
-    console.tolerate_any_terminal()
-    print("→ ö", end="", flush=True)
-    assert stream.buffer.getvalue() == b"\\u2192 \xf6"
-
-
 def test_plain_lines_come_now_and_then_and_end_with_one_unless_work_is_short(clock, capsys):
     assert list(console.track(clock(5), 5, "work")) == [0, 1, 2, 3, 4]
     assert capsys.readouterr().err.splitlines() == [

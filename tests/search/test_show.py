@@ -71,7 +71,7 @@ def test_the_page_in_a_browser_asks_for_nothing_and_fits_a_phone(written, tmp_pa
 @pytest.mark.parametrize("make", [lambda path: path.write_text("seed: 1\n"), lambda path: path.mkdir()])
 def test_what_is_no_page_is_not_replaced(written, tmp_path, make):
     make(tmp_path / "params.yaml")
-    with pytest.raises(UsageError, match="exists and is no page of `vse-pipe search`; choose another name"):
+    with pytest.raises(UsageError, match="exists and is not a page of `vse-pipe search`; choose another name"):
         check_free(tmp_path / "params.yaml")
     check_free(tmp_path / "out.html")
     check_free(written())

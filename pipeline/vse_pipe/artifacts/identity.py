@@ -17,9 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vse_pipe.artifacts.images import SPLITS
-from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.errors import IntegrityError, command_of
 from vse_pipe.core.files import read_json, sha256, write_json
-from vse_pipe.core.places import command_of
 
 NAME = "made_from.json"
 _INPUTS, _PARTS = "inputs", "parts"

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from vse_pipe.artifacts.identity import digest_of, made_anew
 from vse_pipe.core.errors import IntegrityError, damaged
 from vse_pipe.core.files import read_json, require, require_digests, save_tensors, sha256, write_csv, write_json
-from vse_pipe.core.places import run_of_folder
+from vse_pipe.project import paths
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,7 +112,7 @@ def read(folder: Path, run: str | None = None) -> ModelFiles:
 
     require(folder / MODEL)
     config = read_config(folder)
-    digests, expected = config["sha256"], run or run_of_folder(folder)
+    digests, expected = config["sha256"], run or paths.run_of_folder(folder)
     if config.get("run", expected) != expected:
         raise IntegrityError(
             f"{folder}: the model of run '{config['run']}', expected '{expected}'; {made_anew(folder)}"

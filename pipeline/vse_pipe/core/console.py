@@ -1,13 +1,11 @@
 """Output of commands: results on stdout, log lines on stderr, and progress."""
 
 import contextlib
-import io
 import json
 import os
 import re
 import sys
 import time
-import traceback
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,7 +31,7 @@ def set_level(level: int) -> None:
     """QUIET: only warnings and errors; VERBOSE: the traceback of an error too."""
     global _level
     _level = level
-    if level == QUIET or not watched():
+    if not watched():
         os.environ.setdefault("TQDM_DISABLE", "1")  # bars of other libraries; tqdm reads it at import
 
 
@@ -62,13 +60,6 @@ def silence() -> None:
     set_level(QUIET)
 
 
-def tolerate_any_terminal() -> None:
-    """Print characters outside of the terminal's encoding as escapes."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
-            stream.reconfigure(errors="backslashreplace")
-
-
 # Persian, Hindi and emoji have joiners, and flags of countries are named by tags. No other control
 # character prints.
 JOINERS = "[\u200c\u200d\U000e0020-\U000e007f]"
@@ -91,12 +82,6 @@ def say(message: str) -> None:
     """One log line on stderr, so that stdout stays free for results."""
     if _level != QUIET:
         stderr.print(_printable(_title + message))
-
-
-def trace() -> None:
-    """Under --verbose, the traceback of the current error on stderr."""
-    if _level == VERBOSE:
-        traceback.print_exc()
 
 
 def warn(message: str) -> None:
@@ -145,8 +130,8 @@ def show(table: "Table") -> None:
 
 
 def watched() -> bool:
-    """Whether stderr is a terminal that can redraw a line. Not under DVC, in a pipe or in CI."""
-    unwatched = {"DVC_STAGE", "CI"} & set(os.environ)
+    """Whether stderr is a terminal that can redraw a line. Not under --quiet, DVC, in a pipe or CI."""
+    unwatched = _level == QUIET or {"DVC_STAGE", "CI"} & set(os.environ)
     return sys.stderr.isatty() and not stderr.is_dumb_terminal and not unwatched
 
 

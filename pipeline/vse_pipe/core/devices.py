@@ -19,34 +19,27 @@ from vse_pipe.core.errors import InputError, UsageError, damaged
 from vse_pipe.core.seeds import derive_seed
 
 KINDS = ["cuda"]
-KNOWN = "auto, cpu, cuda or cuda:N"
 
 
 def resolve_device(name: str) -> torch.device:
     """The device ``auto`` (an NVIDIA GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. From
-    then on the GPU computes the same bytes from the same input (``same_kernels``). Raises
-    UsageError for any other name and a missing GPU."""
+    then on equal inputs have equal bytes on CUDA, float32 is not rounded to TF32, and an operation
+    without a deterministic kernel warns. Raises UsageError for any other name and a missing GPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, number = name.partition(":")
     if name != "cpu" and (kind not in KINDS or not (number or "0").isdecimal() or name.endswith(":")):
-        raise UsageError(f"unknown device '{name}'; known: {KNOWN}")
+        raise UsageError(f"unknown device '{name}'; known: auto, cpu, cuda or cuda:N")
     if kind != "cpu" and int(number or 0) >= (count := torch.get_device_module(kind).device_count()):
         raise UsageError(f"device '{name}' is not there: this machine has {count} {kind} devices; use auto or cpu")
     if kind == "cuda":
-        same_kernels()
+        # cuBLAS reads the variable at the first product.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = False, True
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+        torch.set_deterministic_debug_mode("warn")
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return torch.device(name)
-
-
-def same_kernels() -> None:
-    """For the rest of the process: on CUDA equal inputs have equal bytes, and float32 is not
-    rounded to TF32. An operation without a deterministic kernel warns. Call it before the first
-    product, because cuBLAS reads the variable when it starts."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = False, True
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    torch.set_deterministic_debug_mode("warn")
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:

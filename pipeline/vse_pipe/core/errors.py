@@ -1,12 +1,12 @@
-"""Every error the pipeline raises on purpose, and the exit status each one ends the command with."""
+"""Every error the pipeline raises on purpose, the exit status each one ends the command with, and the
+command that makes what is missing."""
 
 import contextlib
 import difflib
 import errno
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
-
-from vse_pipe.core.places import command_of
 
 
 class PipelineError(Exception):
@@ -29,11 +29,7 @@ class UsageError(PipelineError):
 
 
 class ParamsError(UsageError):
-    """params.yaml does not validate. ``problems``: one line each, address first."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__(*problems)
-        self.problems = problems
+    """params.yaml does not validate. Each argument is a problem, address first."""
 
 
 class UnknownMember(UsageError, ValueError):
@@ -73,6 +69,33 @@ class LockedError(PipelineError):
     """Another process is writing the same output; try again when it has ended."""
 
     exit_status = 75
+
+
+DATA = Path("data")
+_ROOMS = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "localize")
+
+
+def command_of(place: Path) -> str | None:
+    """The command that makes the output that ``place`` is or lies in; None elsewhere."""
+    parts = place.parts
+    starts = [start for start, pair in enumerate(pairwise(parts)) if pair[0] == DATA.name and pair[1] in _ROOMS]
+    if not starts or len(parts) < starts[-1] + 3:
+        return None
+    room, name, *more = (part.removesuffix(".partial") for part in parts[starts[-1] + 1 :])
+    if room == "prepare":
+        return f"vse-pipe prepare --dataset {name}"
+    if room == "extract":
+        folder = Path(*parts[: starts[-1] + 4])
+        if not folder.is_dir():
+            return "vse-pipe extract"
+        kind = "texts" if (folder / "vocabulary.json").is_file() else "features"
+        return f"vse-pipe extract --{kind} {more[0]}"
+    if room == "inject":
+        is_taught = Path(*parts[: starts[-1] + 4], "teachers.json").is_file()
+        return f"vse-pipe inject --{'teacher' if is_taught else 'noise'} {more[0]}"
+    if (room, name) == ("audit", "datasets"):
+        return f"vse-pipe audit --dataset {more[0]}" + ("" if more[1] == "prepared" else f" --noise {more[1]}")
+    return f"vse-pipe {room} --run {f'{name}/{more[0]}' if more and more[0].isdecimal() else name}"
 
 
 _NO_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc")

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError
-from vse_pipe.core.places import command_of
+from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError, command_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -91,14 +90,6 @@ def require_digests(folder: Path, document: str, digests: object, names: Iterabl
     for name in names:
         if not isinstance(digests, dict) or sha256(require(folder / name)) != digests.get(name):
             raise IntegrityError(f"{folder / name}: content does not match the digest in {document}; make it again")
-
-
-def may_replace(path: Path, mark: bytes) -> bool:
-    """Whether ``path`` is free, or a file with ``mark`` in its first 1000 bytes."""
-    if not path.is_file():
-        return not path.exists()
-    with path.open("rb") as file:
-        return mark in file.read(1000)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -196,15 +187,19 @@ def tidy(out: Path) -> None:
     shutil.rmtree(_replaced(out), ignore_errors=True)
 
 
-def require_free(out: Path, mark: str, kind: str, key: str = "") -> Path:
-    """The resolved folder for ``--out``. Raises UsageError for a file there or in the place of a
-    parent, and for a folder with contents that has no file ``mark`` with the text ``key``, or is a
-    repository of git. kind: what it may hold, such as ``an export``."""
+def require_free(out: Path, kind: str, mark: str = "", key: bytes = b"", option: str = "--out") -> Path:
+    """The resolved path of the new file or folder that ``option`` names. Raises UsageError for a file
+    in the place of a parent, and for what exists and is not of ``kind``, such as ``an export``: then
+    ``key`` is in the first MiB of ``out``, or of the file ``mark`` in the folder ``out``. An empty
+    folder is free, a repository of git never is."""
     place = next(path for path in (out, *out.absolute().parents) if path.exists())
-    is_marked = (out / mark).is_file() and key.encode() in (out / mark).read_bytes()
-    is_replaceable = is_marked and not (out / ".git").exists()
-    if place.is_file() or (place == out and not is_replaceable and any(out.iterdir())):
-        raise UsageError(f"--out: {place} exists and is not {kind}; choose another folder")
+    if place == out and (out / mark).is_file() and not (out / ".git").exists():
+        with (out / mark).open("rb") as file:
+            is_free = key in file.read(2**20)
+    else:
+        is_free = place.is_dir() and (place != out or (bool(mark) and not any(out.iterdir())))
+    if not is_free:
+        raise UsageError(f"{option}: {place} exists and is not {kind}; choose another name")
     return out.resolve()
 
 

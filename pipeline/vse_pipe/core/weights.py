@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from vse_pipe.core.console import QUIET, level, say, warn, watched
+from vse_pipe.core.console import say, warn, watched
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import sha256
 
@@ -91,7 +91,7 @@ def _download(url: str, path: Path, digest: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     socket.setdefaulttimeout(30.0)  # torch would wait forever for a silent server
     try:
-        download_url_to_file(url, str(path), digest, progress=watched() and level() != QUIET)
+        download_url_to_file(url, str(path), digest, progress=watched())
     except RuntimeError as error:
         raise IntegrityError(f"{url}: {error}; what came was not kept") from error
     except (OSError, http.client.HTTPException) as error:

@@ -129,7 +129,7 @@ def rank_vectors(
         )
     out, folders = out and out.resolve(), {}
     if out:
-        folders = {each.name: require_free(out / each.name, evaluation.OCCURRENCE, "an evaluation") for each in chosen}
+        folders = {each.name: require_free(out / each.name, "an evaluation", evaluation.OCCURRENCE) for each in chosen}
     relevance = None if qrels is None else _relevance(qrels, sources.ranked)
     task = task_of_vectors(sources, params, resolve_device(device), relevance)
     about = task.about if qrels is None else {**task.about, "qrels": qrels}

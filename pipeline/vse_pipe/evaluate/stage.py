@@ -13,9 +13,8 @@ from vse_pipe.artifacts import captions, embeddings, evaluation, identity
 from vse_pipe.artifacts.images import DESCRIBED
 from vse_pipe.core import console, locks
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import InputError, PipelineError, UsageError, unknown
+from vse_pipe.core.errors import InputError, PipelineError, UsageError, command_of, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_json
-from vse_pipe.core.places import command_of
 from vse_pipe.evaluate.ensemble import load_embeddings
 from vse_pipe.evaluate.measure import results
 from vse_pipe.evaluate.task import Task, Untuned

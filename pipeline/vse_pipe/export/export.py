@@ -107,7 +107,7 @@ def _export(
     sources: list[Path],
     dataset: Dataset | None = None,
 ) -> dict:
-    require_free(out, MANIFEST, "an export", key='"transductive"')
+    require_free(out, "an export", MANIFEST, b'"transductive"')
     if task.open_parameters(criterion):
         trials = task.validation_trials()[direction]
         criterion = criteria.choose_parameters(criterion, trials, task.options.tune).criterion

@@ -34,7 +34,7 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
     licence: of the weights, as hubs name it; None if unknown; open_clip: also writes a checkpoint
     of open_clip. Raises InputError if the run is not trained, IntegrityError if the model was trained on other features, texts or pairs than
     the present ones. Raises as ``require_free``."""
-    require_free(out, f"{TEXTS}/{texts.META}", "a packed model")
+    require_free(out, "a packed model", f"{TEXTS}/{texts.META}")
     node, trained = params.runs[run], paths.trained(run)
     model = Trained.open(trained)
     network, files = model.networks[0].model, model.networks[0].files

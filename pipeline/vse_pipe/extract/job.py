@@ -248,7 +248,7 @@ def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) 
         options = BACKBONES.read(name, values)
     except ValidationError as error:
         problems = [(".".join(map(str, p["loc"])), p["msg"]) for p in error.errors()]
-        raise ParamsError([f"--backbone {spec} {key}: {text}" for key, text in problems]) from error
+        raise ParamsError(*(f"--backbone {spec} {key}: {text}" for key, text in problems)) from error
     if dataset is None and len(params.datasets) > 1:
         raise UsageError(f"--dataset is missing: params.yaml has {', '.join(sorted(params.datasets))}")
     dataset = dataset or next(iter(params.datasets))

@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from vse_pipe.core.console import say
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core.errors import DATA, UsageError
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.core.locks import claim
-from vse_pipe.core.places import DATA
 
 PARAMS = Path("params.yaml")
 REPORTS = Path("reports")
@@ -36,6 +35,12 @@ def injected(dataset: str, noise: str) -> Path:
 
 def trained(run: str) -> Path:
     return DATA / "train" / run
+
+
+def run_of_folder(folder: Path) -> str:
+    """The run of a folder in data/<stage>/: its name, or ``max/1`` for a seed."""
+    parts = folder.parts
+    return "/".join(parts[-2:]) if parts[-4:-3] == (DATA.name,) and parts[-1].isdecimal() else folder.name
 
 
 def embedded(run: str) -> Path:

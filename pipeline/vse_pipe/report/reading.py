@@ -7,9 +7,8 @@ from typing import Any
 from vse_pipe.artifacts import audit, captions, decisions, evaluation, identity, localisation, model_files
 from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core import tables
-from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.errors import InputError, UsageError, command_of
 from vse_pipe.core.files import read_json, require
-from vse_pipe.core.places import command_of
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import SweepNode
 from vse_pipe.project.params.typed import Params

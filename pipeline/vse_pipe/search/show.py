@@ -15,8 +15,7 @@ from markupsafe import Markup
 
 from vse_pipe.core import console
 from vse_pipe.core.console import plain, say, stdout
-from vse_pipe.core.errors import UsageError
-from vse_pipe.core.files import may_replace, write_text
+from vse_pipe.core.files import require_free, write_text
 from vse_pipe.search.query import TO_IMAGES, Answer, shortened
 
 if TYPE_CHECKING:
@@ -116,8 +115,7 @@ def _print_table(document: dict) -> None:
 
 def check_free(out: Path) -> None:
     """Raises UsageError if ``out`` exists and is no page of ``write_page``."""
-    if not may_replace(out, _MARK):
-        raise UsageError(f"--html: {out} exists and is no page of `vse-pipe search`; choose another name")
+    require_free(out, "a page of `vse-pipe search`", key=_MARK, option="--html")
 
 
 def write_page(out: Path, document: dict, picture: Look, query: bytes | None = None) -> None:

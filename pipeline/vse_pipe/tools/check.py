@@ -52,7 +52,7 @@ def check(overrides: list[str]) -> Checked:
     try:
         params = load(paths.PARAMS, overrides, further=[overlay.row_problems])
     except ParamsError as error:
-        texts = [text.partition(": ") for text in error.problems]  # params.yaml train.epoch: unknown key; ...
+        texts = [text.partition(": ") for text in error.args]  # params.yaml train.epoch: unknown key; ...
         return Checked([Problem(PARAMS, address, problem) for address, _, problem in texts], 0, 0)
     declared = nodes(params)
     present = [node for node in declared if node.out.exists()]

@@ -60,7 +60,7 @@ def read(path: Path, params: Params) -> dict[str, list[Candidate]]:
         raise MissingResource(f"{path}: no such file")
     grid = {run: _settings(path, run, values, params) for run, values in read_document(path).items()}
     if not grid:
-        raise ParamsError([f"{path.name}: expected runs, and of each what is tried by address"])
+        raise ParamsError(f"{path.name}: expected runs, and of each what is tried by address")
     counts = {run: len(settings) for run, settings in grid.items()}
     if len(set(counts.values())) > 1:
         message = ", ".join(f"{run} {count}" for run, count in counts.items())
@@ -71,9 +71,9 @@ def read(path: Path, params: Params) -> dict[str, list[Candidate]]:
 def _settings(path: Path, run: str, values: object, params: Params) -> list[Candidate]:
     runs = params.named(params.runs)
     if run not in runs:
-        raise ParamsError([f"{path.name}: {unknown('run', str(run), runs)}"])
+        raise ParamsError(f"{path.name}: {unknown('run', str(run), runs)}")
     if not isinstance(values, dict) or not values or not all(isinstance(row, list) and row for row in values.values()):
-        raise ParamsError([f"{path.name} {run}: expected lists of values by address, such as loss.margin: [0.1, 0.2]"])
+        raise ParamsError(f"{path.name} {run}: expected lists of values by address, such as loss.margin: [0.1, 0.2]")
     combinations = itertools.product(*values.values())
     return [Candidate(run, dict(zip(values, combination, strict=True))) for combination in combinations]
 

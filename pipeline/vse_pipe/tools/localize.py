@@ -13,7 +13,7 @@ from PIL.PngImagePlugin import PngInfo
 from vse_pipe.core.console import document, plain, say, warn
 from vse_pipe.core.console import line as console_line
 from vse_pipe.core.errors import UnreadableImage, UsageError
-from vse_pipe.core.files import may_replace, whole_file
+from vse_pipe.core.files import require_free, whole_file
 from vse_pipe.localize import stage
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box
@@ -153,8 +153,9 @@ class Question:
         out = self.out
         if out.suffix.lower() != ".png" or not out.parent.is_dir():
             raise UsageError(f"--out {out}: name a .png file in a folder that is there")
-        if out == self.photo or not may_replace(out, SOFTWARE.encode()):
-            raise UsageError(f"--out: {out} exists and is no drawing of `{SOFTWARE}`; choose another name")
+        if out == self.photo:
+            raise UsageError(f"--out: {out} is the photo itself; choose another name")
+        require_free(out, f"a drawing of `{SOFTWARE}`", key=SOFTWARE.encode())
 
 
 def check(params: Params, run: str) -> None:

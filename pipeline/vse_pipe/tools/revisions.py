@@ -13,7 +13,6 @@ from vse_pipe.artifacts.evaluation import METRICS
 from vse_pipe.core import errors
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
 from vse_pipe.core.files import read_json
-from vse_pipe.core.places import run_of_folder
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import Compared, Method
@@ -52,7 +51,7 @@ class Place:
         for seed, folder in self.folders.items():
             run = paths.seed_run(self.name, int(seed)) if seed else self.name
             models[seed] = Compared.read(run, folder if self.single else folder / criterion)
-        configs = {run_of_folder(folder): folder / model_files.CONFIG for folder in self.trained}
+        configs = {paths.run_of_folder(folder): folder / model_files.CONFIG for folder in self.trained}
         reasons = {run: model_files.unconverged(read_json(file)) for run, file in configs.items() if file.exists()}
         return Method(self.name, models, {run: reason for run, reason in reasons.items() if reason})
 

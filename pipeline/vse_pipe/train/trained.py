@@ -24,7 +24,6 @@ from vse_pipe.core.console import track
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError, damaged
 from vse_pipe.core.files import inside, read_json
-from vse_pipe.core.places import run_of_folder
 from vse_pipe.extract.compute import batches
 from vse_pipe.pictures import read
 from vse_pipe.pictures.images import Item
@@ -100,7 +99,7 @@ class Trained:
         target = device if isinstance(device, torch.device) else resolve_device(device)
         config, home = model_files.read_config(folder), Home.find(folder)
         # A pack may lie in a folder of any name.
-        run = str(config.get("run", folder.name)) if home.is_pack else run_of_folder(folder)
+        run = str(config.get("run", folder.name)) if home.is_pack else paths.run_of_folder(folder)
         loaded = restore.load_all(folder, run)
         networks = [TrainedNetwork(model.to(target), files, target) for model, files in loaded]
         return cls(folder, tuple(networks), home)

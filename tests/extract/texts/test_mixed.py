@@ -73,7 +73,7 @@ def test_parts_that_do_not_fit(tmp_path: Path, parts: list[dict], told: str) -> 
     both = {"dataset": "toy", "method": "mixed", "parts": parts}
     with pytest.raises(ParamsError) as error:
         load_params(tmp_path, texts={**PARAMS["texts"], "both": both})
-    assert any(told in problem for problem in error.value.problems), error.value.problems
+    assert any(told in problem for problem in error.value.args), error.value.args
 
 
 def test_of_one_file_in_two_parts_the_digest_that_is_given_counts(parts: list[dict]) -> None:

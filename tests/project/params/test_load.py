@@ -74,7 +74,7 @@ BAD = [
 def test_bad_values_are_named_with_their_address(tmp_path, changes, message):
     with pytest.raises(ParamsError) as error:
         load_params(tmp_path, **changes)
-    problems = error.value.problems
+    problems = error.value.args
     assert any(problem.startswith(f"params.yaml {message}") for problem in problems), problems
 
 

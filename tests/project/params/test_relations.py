@@ -47,8 +47,8 @@ def test_a_sweep_has_runs_of_one_data_set_whose_own_options_count_and_no_blame_f
     report = {"sweeps": {"s": {"x": "loss.margin", "runs": ["a"]}}}
     with pytest.raises(ParamsError) as error:
         load_params(tmp_path, runs=runs, report=report)
-    assert len(error.value.problems) == 1
-    assert "unknown loss 'summ'" in error.value.problems[0]
+    assert len(error.value.args) == 1
+    assert "unknown loss 'summ'" in error.value.args[0]
 
 
 BAD = [
@@ -64,7 +64,7 @@ def test_mistakes_are_named_with_their_address(tmp_path, changes, message):
     with pytest.raises(ParamsError) as error:
         sweeps_loaded(tmp_path, **changes)
     wanted = f"params.yaml report.sweeps.s.{message}"
-    assert any(problem.startswith(wanted) for problem in error.value.problems), error.value.problems
+    assert any(problem.startswith(wanted) for problem in error.value.args), error.value.args
 
 
 RUNS = {"a": RUN, "b": RUN, "far": FAR}
@@ -194,7 +194,7 @@ def test_a_run_with_seeds_has_a_transfer_for_each(tmp_path):
 def test_what_does_not_fit_is_one_line(tmp_path, node, message):
     with pytest.raises(ParamsError, match=message) as error:
         _load(tmp_path, moved={**NODE, **node})
-    assert len(error.value.problems) == 1
+    assert len(error.value.args) == 1
 
 
 @pytest.mark.parametrize("name", ["sum", "often"])

@@ -16,9 +16,9 @@ def read_document(path: Path) -> dict:
     try:
         content = parse_yaml(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ParamsError([f"{path.name}: not valid YAML: {error}"]) from error
+        raise ParamsError(f"{path.name}: not valid YAML: {error}") from error
     if not isinstance(content, dict):
-        raise ParamsError([f"{path.name}: expected a mapping of sections, got {type(content).__name__}"])
+        raise ParamsError(f"{path.name}: expected a mapping of sections, got {type(content).__name__}")
     return content
 
 

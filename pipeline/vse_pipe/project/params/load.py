@@ -56,13 +56,13 @@ def validated(model: type[Model], values: dict, file: str) -> Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise ParamsError(_lines(file, in_words(error))) from error
+        raise ParamsError(*_lines(file, in_words(error))) from error
 
 
 def _require(file: str, problems: Iterable[Problem]) -> None:
     """Raises ParamsError unless there is no problem."""
     if lines := _lines(file, problems):
-        raise ParamsError(lines)
+        raise ParamsError(*lines)
 
 
 def _lines(file: str, problems: Iterable[Problem]) -> list[str]:

@@ -46,7 +46,7 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
     if replaced == "nodes":
         _forget_nodes(content)
     elif replaced is not None:
-        raise ParamsError([f"{source.name} replace: expected nodes, got {replaced!r}"])
+        raise ParamsError(f"{source.name} replace: expected nodes, got {replaced!r}")
     _add(content, changes)
     if (params.parent / paths.REQUIREMENTS).is_file():
         _name_version(content, params.parent)
@@ -90,7 +90,7 @@ def _write(params: Path, content: dict, further: Iterable[Check]) -> None:
     try:
         text = edited(params.read_text(encoding="utf-8"), content)
     except ValueError as error:
-        raise ParamsError([f"{params.name}: {error}"]) from error
+        raise ParamsError(f"{params.name}: {error}") from error
     with whole_file(params) as temporary:
         temporary.write_text(text, encoding="utf-8")
         load(temporary, further=further)
