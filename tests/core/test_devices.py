@@ -137,7 +137,7 @@ def cut(path: Path, save, bytes_off: int) -> None:
     [
         ("w.pth", lambda path: cut(path, torch.save, 200), IntegrityError, "damaged weights file"),
         ("w.pt", lambda path: scripted(path), (InputError, IntegrityError), ""),
-        ("w.safetensors", lambda path: cut(path, save_file, 4), IntegrityError, "damaged safetensors file"),
+        ("w.safetensors", lambda path: cut(path, save_file, 4), IntegrityError, "damaged weights file"),
         ("w.pth", lambda path: torch.save(torch.zeros(2), path), InputError, "not a state dict"),
     ],
     ids=["zip", "torchscript", "safetensors", "tensor"],

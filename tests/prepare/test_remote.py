@@ -141,14 +141,14 @@ def s3(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[str
         system.pipe(f"bucket/shards/{name}", content)
     yield "s3://bucket/shards"
     server.stop()
-    remote._file_system.cache_clear()
+    remote._system.cache_clear()
 
 
 def _point(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
     settings = {"AWS_ACCESS_KEY_ID": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": "us-east-1"}
     for name, value in {**settings, "AWS_ENDPOINT_URL": endpoint}.items():
         monkeypatch.setenv(name, value)
-    remote._file_system.cache_clear()
+    remote._system.cache_clear()
     fsspec.get_filesystem_class("s3").clear_instance_cache()
 
 

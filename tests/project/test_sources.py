@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from vse_pipe.core import remote
 from vse_pipe.project import sources
 from vse_pipe.project.registry import BACKBONES, FORMATS, PROPOSALS, TEXT_FEATURES
 from vse_pipe.project.sources import ABSENT, EVERYTHING, HEAD, SourceFiles, content, listing
@@ -126,7 +125,7 @@ def test_what_is_said_of_remote_files():
     group = SourceFiles(Path("memory:/bucket/marks"), patterns=("train*.tar",))
     before = content(group)
     assert set(before) == {"train-0.tar", "train-1.tar"}
-    assert set(remote.marks(Path("memory:/bucket/marks/train-0.tar"), ("*",))) == {""}
+    assert set(content(SourceFiles(Path("memory:/bucket/marks/train-0.tar"), patterns=("*",)))) == {""}
     assert listing([group], "") == listing([group], "")
     system.pipe("/bucket/marks/train-1.tar", b"xy")
     assert {name for name, mark in content(group).items() if mark != before[name]} == {"train-1.tar"}

@@ -106,11 +106,8 @@ def read_weights(path: Path) -> Tensors:
     """Tensors by name from .safetensors, or from .pth and .pt, of which nothing is run; without the
     wrappers of trainings. Raises InputError for more than tensors or no state dict, IntegrityError
     for a damaged file."""
-    if path.suffix == ".safetensors":
-        with damaged(path, "damaged safetensors file"):
-            content: object = load_file(path)
-    else:
-        content = _pickled(path)
+    with damaged(path, "damaged weights file"):
+        content: object = load_file(path) if path.suffix == ".safetensors" else _pickled(path)
     for wrapper in _WRAPPERS:
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]
@@ -130,11 +127,10 @@ def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
 
 
 def _pickled(path: Path) -> object:
-    with damaged(path, "damaged weights file"):
-        if zipfile.is_zipfile(path):  # packed members may have any size
-            with zipfile.ZipFile(path) as file:
-                memory.require(str(path), sum(member.file_size for member in file.infolist()))
-        try:
-            return torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 (the one place)
-        except UnpicklingError as error:
-            raise InputError(f"{path}: holds more than tensors, refused; save it as safetensors") from error
+    if zipfile.is_zipfile(path):  # packed members may have any size
+        with zipfile.ZipFile(path) as file:
+            memory.require(str(path), sum(member.file_size for member in file.infolist()))
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 (the one place)
+    except UnpicklingError as error:
+        raise InputError(f"{path}: holds more than tensors, refused; save it as safetensors") from error

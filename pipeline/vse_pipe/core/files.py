@@ -10,8 +10,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,28 +53,6 @@ def inside(root: Path, name: str, where: str) -> Path:
     if ".." in parts or not is_text or Path(name).is_absolute() or (is_remote(root) and "" in parts):
         raise InputError(f"{where}: file {name!r} lies outside its root {url(root)}; names must stay below it")
     return path
-
-
-def walk(root: Path, left_out: Callable[[str, str], object] = lambda path, reason: None) -> Iterator[tuple[str, str]]:
-    """(name below ``root``, path) of every file in it and its folders, without hidden ones. Links
-    to folders are followed last, each folder once. left_out: called with the path of a folder that is
-    not read, and the reason."""
-
-    def unread(error: OSError) -> None:
-        left_out(error.filename, f"the folder cannot be read ({error.strerror})")
-
-    pending, seen = deque([str(root)]), set()
-    while pending:
-        for folder, folders, names in os.walk(pending.popleft(), onerror=unread):
-            if (real := os.path.realpath(folder)) in seen:
-                left_out(folder, "a link to a folder that is read already")
-                folders.clear()
-                continue
-            seen.add(real)
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            pending.extend(filter(os.path.islink, (f"{folder}/{name}" for name in folders)))
-            prefix = f"{folder}/".removeprefix(f"{root}/")
-            yield from ((prefix + name, f"{folder}/{name}") for name in names if not name.startswith("."))
 
 
 def sha256(path: Path) -> str:

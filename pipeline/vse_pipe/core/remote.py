@@ -28,7 +28,7 @@ def open_remote(path: Path) -> BinaryIO:
     if not is_remote(path):
         return path.open("rb")
     with _named(path):
-        file = _system(path).open(url(path), "rb", block_size=_BLOCK)
+        file = _system(path.parts[0]).open(url(path), "rb", block_size=_BLOCK)
     file.read = _named(path)(file.read)
     return file
 
@@ -40,14 +40,14 @@ def piece(path: Path, start: int, size: int) -> bytes:
             file.seek(start)
             return file.read(size)
     with _named(path):
-        return _system(path).cat_file(url(path), start=start, end=start + size) if size else b""
+        return _system(path.parts[0]).cat_file(url(path), start=start, end=start + size) if size else b""
 
 
 def is_file(path: Path) -> bool:
     if not is_remote(path):
         return path.is_file()
     with _named(path), contextlib.suppress(FileNotFoundError):
-        return _system(path).info(url(path))["type"] == "file"
+        return _system(path.parts[0]).info(url(path))["type"] == "file"
     return False
 
 
@@ -57,30 +57,24 @@ def glob(folder: Path, pattern: str) -> list[Path]:
         matching = (path for path in folder.glob(pattern) if not path.name.startswith("."))
         return sorted(path for path in matching if path.is_file())
     with _named(folder):
-        system, base = _system(folder), url(folder).rstrip("/")
+        system, base = _system(folder.parts[0]), url(folder).rstrip("/")
         entries = system.glob(f"{base}/{pattern}", detail=True)
         stem = system._strip_protocol(base).strip("/")
     names = (name.strip("/") for name, about in entries.items() if about["type"] == "file")
     return sorted(folder / name.removeprefix(stem).strip("/") for name in names)
 
 
-def marks(folder: Path, patterns: tuple[str, ...]) -> dict[str, str]:
-    """{name: version} of each remote file below ``folder`` that matches; the version is made of
-    what its server says. ``folder`` may be a file, with an empty name."""
-    matching = [folder] if is_file(folder) else [path for pattern in patterns for path in glob(folder, pattern)]
-    with _named(folder):
-        versions = {path: _system(path).checksum(url(path)) for path in sorted(matching)}
-    return {path.as_posix().removeprefix(folder.as_posix()).strip("/"): str(mark) for path, mark in versions.items()}
-
-
-def _system(path: Path) -> Any:
-    return _file_system(path.parts[0].removesuffix(":"))
+def version(path: Path) -> str:
+    """What a remote file's server says of its content: another text after every change."""
+    with _named(path):
+        return str(_system(path.parts[0]).checksum(url(path)))
 
 
 @lru_cache
-def _file_system(protocol: str) -> Any:
+def _system(protocol: str) -> Any:
     import fsspec
 
+    protocol = protocol.removesuffix(":")
     try:
         return fsspec.filesystem(protocol, **_OPTIONS.get(protocol, {}))
     except (ImportError, ValueError) as error:

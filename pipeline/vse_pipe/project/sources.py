@@ -9,7 +9,8 @@ data/seen/.
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from pathlib import Path
 from vse_pipe.core import remote
 from vse_pipe.core.console import plain, warn
 from vse_pipe.core.errors import PipelineError
-from vse_pipe.core.files import is_remote, read_json, sha256, url, walk, whole_folder, write_text
+from vse_pipe.core.files import is_remote, read_json, sha256, url, whole_folder, write_text
 from vse_pipe.core.locks import claim
 from vse_pipe.core.strict import WEIGHT_FILES
 from vse_pipe.project import paths
@@ -67,7 +68,7 @@ def listing(groups: Iterable[SourceFiles], previous: str) -> str:
 def content(group: SourceFiles) -> dict[str, str]:
     """{name below ``group.path``: sha256, ``ABSENT`` or a server's mark of a remote file}."""
     if is_remote(group.path):
-        return remote.marks(group.path, group.patterns)
+        return {name: remote.version(group.path / name) for name in _names(group)}
     key = hashlib.sha256(repr(group).encode()).hexdigest()[:16]
     path = paths.SEEN / f"{key}.json"
     before = read_json(path) if path.is_file() else {}
@@ -100,7 +101,7 @@ def _line(group: SourceFiles, earlier: dict[str, str]) -> str:
 
 
 def _names(group: SourceFiles) -> list[str]:
-    if group.patterns and group.path.is_dir():
+    if group.patterns and not remote.is_file(group.path):
         matching = [path for pattern in group.patterns for path in remote.glob(group.path, pattern)]
         return [path.relative_to(group.path).as_posix() for path in dict.fromkeys(matching)]
     if not group.endings or not group.path.is_dir():
@@ -121,6 +122,28 @@ def _stamp(path: str) -> Stamp:
     except OSError:
         return _NO_STAMP
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def walk(root: Path, left_out: Callable[[str, str], object] = lambda path, reason: None) -> Iterator[tuple[str, str]]:
+    """(name below ``root``, path) of every file in it and its folders, without hidden ones. Links
+    to folders are followed last, each folder once. left_out: called with the path of a folder that is
+    not read, and the reason."""
+
+    def unread(error: OSError) -> None:
+        left_out(error.filename, f"the folder cannot be read ({error.strerror})")
+
+    pending, seen = deque([str(root)]), set()
+    while pending:
+        for folder, folders, names in os.walk(pending.popleft(), onerror=unread):
+            if (real := os.path.realpath(folder)) in seen:
+                left_out(folder, "a link to a folder that is read already")
+                folders.clear()
+                continue
+            seen.add(real)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            pending.extend(filter(os.path.islink, (f"{folder}/{name}" for name in folders)))
+            prefix = f"{folder}/".removeprefix(f"{root}/")
+            yield from ((prefix + name, f"{folder}/{name}") for name in names if not name.startswith("."))
 
 
 def write_code(lists: dict[str, str]) -> None:
