@@ -11,7 +11,7 @@ import pytest
 
 from tests.evaluate.files import sample, write
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate import qrels
+from vse_pipe.evaluate import judgements
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.files import Book
 
@@ -33,18 +33,18 @@ def package(tmp_path, monkeypatch):
 
 
 def test_each_direction_has_its_own_judgements_and_a_damaged_package_is_named(package):
-    found = qrels.read_qrels("eccv_caption").pairs
+    found = judgements.read_qrels("eccv_caption").pairs
     assert [ids.tolist() for ids in found["image_to_text"]] == [[7, 7, 8], [70, 71, 71]]
     assert [ids.tolist() for ids in found["text_to_image"]] == [[70], [7]]
     (package / "eccv_caption_to_image.json").write_text("{")
     with pytest.raises(InputError, match=r"eccv_caption_to_image.json: not a JSON document"):
-        qrels.read_eccv("eccv_caption")
+        judgements.read_eccv("eccv_caption")
 
 
 @installed
 @pytest.mark.parametrize(("name", "queries"), [("eccv_caption", (1261, 1332)), ("cxc", (5000, 24972))])
 def test_the_collections_have_the_published_number_of_queries(name, queries):
-    found = qrels.read_eccv(name).pairs
+    found = judgements.read_eccv(name).pairs
     assert (len(set(found["image_to_text"][0])), len(set(found["text_to_image"][0]))) == queries
 
 
@@ -53,7 +53,7 @@ PAIRS = {(10, 1), (10, 2), (11, 2)}
 
 def pairs(path) -> tuple[set, set]:
     """(caption, image) of both directions."""
-    found = qrels.read_qrels(str(path)).pairs
+    found = judgements.read_qrels(str(path)).pairs
     both = found["text_to_image"], found["image_to_text"][::-1]
     return tuple(set(zip(*map(np.ndarray.tolist, columns), strict=True)) for columns in both)
 
@@ -99,4 +99,4 @@ def test_unfit_text_is_refused_with_its_line(tmp_path, text, message):
     book = Book()
     book.numbers("caption_id", "a.npy", pa.array(["0", "1", "2"]))
     with pytest.raises(InputError, match=message):
-        qrels.read_qrels(str(tmp_path / "q.txt"), book)
+        judgements.read_qrels(str(tmp_path / "q.txt"), book)

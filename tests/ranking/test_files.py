@@ -10,7 +10,7 @@ import pytest
 
 from tests.hostile import Hostile, bytes_as_text
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
-from vse_pipe.evaluate.qrels import read_qrels
+from vse_pipe.evaluate.judgements import read_qrels
 from vse_pipe.ranking import files
 from vse_pipe.ranking.files import Book
 

@@ -1,5 +1,7 @@
-"""Judgements of images and captions by their names, and figures from them."""
+"""Judgements of images and captions: grades by their names with figures from them, and which pairs
+are correct."""
 
+import importlib.util
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,12 +16,14 @@ from vse_pipe.artifacts import names as text_names
 from vse_pipe.artifacts.evaluation import DIRECTIONS, JUDGED, heading, rounded
 from vse_pipe.core import memory, weights
 from vse_pipe.core.console import warn
-from vse_pipe.core.errors import InputError
+from vse_pipe.core.errors import InputError, missing_package
+from vse_pipe.core.files import read_json
 from vse_pipe.evaluate.text_tables import PAIR, numbers, read_pairs
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import evaluation, files
 from vse_pipe.ranking.criteria import Trial, Tuned
 from vse_pipe.ranking.graded import Graded, kendall
+from vse_pipe.ranking.recall import Relevance, mean_grades
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import Split
 
@@ -164,3 +168,53 @@ def _judged_figures(
 def _table(direction: str, fold: int, queries: np.ndarray, columns: dict[str, np.ndarray]) -> pa.Table:
     columns = {**heading(direction, fold, len(queries)), "query_id": queries, **columns}
     return pa.table({name: pa.array(values) for name, values in columns.items()})
+
+
+# Names in --qrels, with the first part of the package's file names.
+_COLLECTIONS = {"eccv_caption": "eccv", "cxc": "cxc"}
+_FILES = {"image_to_text": "image_to_caption", "text_to_image": "caption_to_image"}
+
+
+def read_qrels(source: str, book: files.Book | None = None) -> Relevance:
+    """The correct items of each query. source: a collection of ``_COLLECTIONS``, or a file of
+    ``text_tables.read_pairs``.
+
+    The pairs of a file hold in both directions; a pair with a mean relevance above 0 is correct.
+    book: of the files with the vectors. Raises InputError for other files, MissingResource when the
+    package of a collection is not installed."""
+    if source in _COLLECTIONS:
+        return read_eccv(source)
+    path, book = Path(source), book or files.Book()
+    table = read_pairs(path, "relevance")
+    images, captions = (book.numbers(key, source, pa.array(table[key], pa.string())) for key in PAIR)
+    table = table if "relevance" in table else table.assign(relevance=1.0)
+    relevance = numbers(path, table, "relevance")
+    correct = mean_grades(images, captions, relevance) > 0
+    if not correct.any():
+        raise InputError(f"{path}: no pair with a relevance above 0 among {len(correct)} lines")
+    return Relevance.both_ways(images[correct], captions[correct])
+
+
+def read_eccv(name: str) -> Relevance:
+    """``eccv_caption``: Chun et al., ECCV Caption, ECCV 2022: 1,261 images and 1,332 captions,
+    judged by machines and people; ``cxc``: Parekh et al., Crisscrossed Captions, EACL 2021, its
+    positive pairs.
+
+    Ids are COCO's image ids and annotation ids. The files are read without an import of the
+    package, which prints warnings. Raises MissingResource when it is not installed."""
+    package = importlib.util.find_spec("eccv_caption")
+    if package is None or package.origin is None:
+        raise missing_package(f"--qrels {name}", "eccv_caption")
+    data = Path(package.origin).parent / "data"
+    return Relevance(
+        {direction: _pairs(data / f"{_COLLECTIONS[name]}_{file}.json") for direction, file in _FILES.items()}
+    )
+
+
+def _pairs(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """(query, item) ids of a JSON: query ids as text, lists of ids of correct items."""
+    correct = read_json(path)
+    queries = np.array(list(correct), dtype=np.int64)
+    counts = np.fromiter(map(len, correct.values()), np.int64, len(correct))
+    items = np.fromiter((item for ids in correct.values() for item in ids), np.int64, int(counts.sum()))
+    return np.repeat(queries, counts), items

@@ -16,7 +16,6 @@ from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.core.files import require_free, whole_folder
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate.measure import results
-from vse_pipe.evaluate.qrels import read_qrels
 from vse_pipe.evaluate.stage import warn_of_residuals
 from vse_pipe.evaluate.task import Task, Untuned
 from vse_pipe.project.params.schema import EvaluateParams
@@ -120,7 +119,7 @@ def rank_vectors(
     evaluate`` writes for a run.
 
     options: parameters of criteria by name, defaults for the rest; seed: for the bootstrap; qrels:
-    as in ``read_qrels``. Raises UsageError for unknown names and options that do not go together,
+    as in ``judgements.read_qrels``. Raises UsageError for unknown names and options that do not go together,
     InputError and IntegrityError for vectors and judgements that cannot be used."""
     chosen = [criteria.parse(name, options) for name in inferences]
     if params.protocol != "full" and qrels:
@@ -157,6 +156,8 @@ def rank_vectors(
 
 def _relevance(qrels: str, ranked: Vectors) -> Relevance:
     """The correct pairs. Warns of judged items that are not ranked."""
+    from vse_pipe.evaluate.judgements import read_qrels  # pandas takes half a second to import
+
     assert ranked.book is not None
     relevance = read_qrels(qrels, ranked.book)
     sides = {"image_to_text": ("image_id", ranked.images), "text_to_image": ("caption_id", ranked.captions)}

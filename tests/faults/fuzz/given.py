@@ -28,7 +28,7 @@ from vse_pipe.artifacts import pairs
 from vse_pipe.core import devices
 from vse_pipe.core.files import sha256
 from vse_pipe.core.word_vectors import read_word_vectors
-from vse_pipe.evaluate.qrels import read_qrels
+from vse_pipe.evaluate.judgements import read_qrels
 from vse_pipe.extract.backbones import precomp
 from vse_pipe.extract.backbones.bottom_up import read_row, tsv_index
 from vse_pipe.pictures import images
