@@ -17,8 +17,7 @@ from tests.train.painted import RAW
 from vse_pipe.artifacts import captions, embeddings, evaluation
 from vse_pipe.core.errors import IntegrityError, UsageError
 from vse_pipe.core.files import sha256
-from vse_pipe.export.card import LOADER
-from vse_pipe.export.pack import pack
+from vse_pipe.export.pack import LOADER, pack
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.train import stage

@@ -1,31 +1,43 @@
 """pack: write a run's model, with its card, as a folder for a model hub and for other projects."""
 
 import shutil
+from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from vse_pipe.artifacts import evaluation, features, identity, model_files, texts
+from jinja2 import Environment, StrictUndefined
+
+from vse_pipe.artifacts import captions, evaluation, features, identity, images, model_files, texts
 from vse_pipe.core import locks
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, require_free, save_tensors, sha256, whole_folder, write_json, write_text
 from vse_pipe.core.strict import WEIGHT_FILES
-from vse_pipe.export.card import card_text
+from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
+from vse_pipe.project.registry import IMAGE_ENCODERS, RUN_FAMILIES, SCHEMES
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.trained import FEATURES, TEXTS, Trained, mapped
 
 CARD, WEIGHTS = "README.md", model_files.WEIGHTS
 # Files of text features that a sentence needs. Token ids need only the vocabulary, which the model
 # has.
-OF_TEXTS = (texts.META, texts.VOCABULARY, texts.STATE)
-OF_FEATURES = (features.META,)
-_FOLDERS = (model_files.PEER, TEXTS, FEATURES, WEIGHTS)
+_OF_TEXTS = (texts.META, texts.VOCABULARY, texts.STATE)
+_OF_FEATURES = (features.META,)
 # A checkpoint that open_clip opens as ``local-dir:``.
 OPEN_CLIP = "open_clip"
-
-
 _ENCODES = {FEATURES: "photos", TEXTS: "captions"}
+_TEMPLATE = Path(__file__).with_name("card.md.jinja")
+LOADER = """\
+import vse_pipe as vp
+
+model = vp.load(".")  # this folder
+captions = model.encode_captions(["two dogs run along a beach", "a red car in the snow"])
+images = model.encode_images(["a.jpg", "b.jpg"])
+print(model.similarity(images, captions))  # a row for each image, a column for each caption
+"""
 
 
 def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bool = False) -> dict:
@@ -48,7 +60,7 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
         identity.require_current(place)
     if not figures:
         warn(f"pack {run}: the run has not been evaluated; its card has no figures")
-    sides = {TEXTS: (node.texts, OF_TEXTS), FEATURES: (node.features, OF_FEATURES)}
+    sides = {TEXTS: (node.texts, _OF_TEXTS), FEATURES: (node.features, _OF_FEATURES)}
     with locks.claim(out), whole_folder(out) as folder:
         for place in ["", model_files.PEER][: len(model.networks)]:
             _copy(trained / place, folder / place, model_files.FILES)
@@ -63,7 +75,7 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
         parameters = sum(weight.numel() for weight in network.parameters())
         meta = read_json(paths.extracted(node.dataset, node.features) / features.META)
         content = {"licence": licence, "features": meta, "parameters": parameters, "figures": figures}
-        text = card_text(params, run, files.config, digests=digests, **content)
+        text = _card(params, run, files.config, digests=digests, **content)
         write_text(folder / CARD, text)
     return digests
 
@@ -118,3 +130,36 @@ def _copy(source: Path, folder: Path, files: tuple[str, ...]) -> None:
     for name in files:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
+
+
+def _card(params: Params, run: str, config: dict, **content: Any) -> str:
+    """The figures of the run, how to use it, and what it was made from, as Markdown with front
+    matter.
+
+    config: of the model; content: ``licence`` as hubs name it, None if unknown; ``digests`` of
+    the packed files; ``features``, their meta.json; ``parameters``, their number in a network; ``figures``, metrics.json by criterion."""
+    node = params.runs[run]
+    text, prepared = params.texts[node.texts].method, paths.prepared(node.dataset)
+    options = (text.params, *(part.params for part in text.params.further()))
+    tables = images.read(prepared), captions.read(prepared, columns=["split"])
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701 (Markdown)
+    return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+        run=run,
+        config=config,
+        version=version("vse-pipe"),
+        members={key: config[key]["name"] for key in RUN_FAMILIES},
+        trains=SCHEMES.traits(config["scheme"]["name"]).trains,
+        unconverged=model_files.unconverged(config),
+        ks=evaluation.KS,
+        directions=evaluation.DIRECTIONS,
+        loader=LOADER,
+        reads_pixels=IMAGE_ENCODERS.traits(config["image"]["name"]).reads == "pixels",
+        encoders=[member.model for member in options if isinstance(member, EncoderParams)],
+        dataset=node.dataset,
+        format=params.datasets[node.dataset].format.name,
+        counts=[Counter(table["split"].to_pylist()) for table in tables],
+        noise=params.pairs(node.noise).protocol,
+        backbone=params.features[node.features].backbone.name,
+        method=text.name,
+        **content,
+    )
