@@ -19,7 +19,7 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.export.encode import encode_captions
 from vse_pipe.export.export import export_run
-from vse_pipe.inject.teacher import teach
+from vse_pipe.inject.stage import teach
 from vse_pipe.localize.stage import localize
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params

@@ -25,8 +25,7 @@ from vse_pipe.export.export import export_run
 from vse_pipe.export.pack import pack
 from vse_pipe.extract.stage import extract
 from vse_pipe.extract.text_stage import extract_texts
-from vse_pipe.inject.stage import inject
-from vse_pipe.inject.teacher import teach
+from vse_pipe.inject.stage import inject, teach
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import nodes

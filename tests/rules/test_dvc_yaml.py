@@ -15,7 +15,7 @@ from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import Family
 from vse_pipe.project.stages import Declaration, declarations, nodes
 
-LINES, CODE_DEPENDENCIES = 186, 78
+LINES, CODE_DEPENDENCIES = 186, 77
 # An entry in each section of params.yaml, and a run with seeds.
 EVERY_SECTION = [
     "datasets.other={format: shapes, source: elsewhere}",

@@ -12,8 +12,6 @@ captions.parquet.
 meta.json is written last and has the digest of every other file.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +85,7 @@ class Texts:
 
 def digest(meta: dict) -> str:
     """A digest of all files that this meta.json covers."""
-    return hashlib.sha256(json.dumps(meta["sha256"], sort_keys=True).encode()).hexdigest()
+    return identity.digest_of_values(meta["sha256"])
 
 
 def of_vectors(rows: Float[np.ndarray, "rows dim"]) -> Block:

@@ -73,14 +73,11 @@ def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = F
     if noise is not None and teacher is not None:
         raise UsageError("--noise and --teacher name different nodes; give one of them")
     params = _project.params()
-    # Only the stage that the nodes need is imported: a teacher imports torch.
-    if teacher is not None:
-        from vse_pipe.inject.teacher import teach
-
-        names = _project.chosen(teacher, params.teachers, "teacher")
-        return _project.wrote([teach(params, name) for name in names], as_json)
     from vse_pipe.inject import stage
 
+    if teacher is not None:
+        names = _project.chosen(teacher, params.teachers, "teacher")
+        return _project.wrote([stage.teach(params, name) for name in names], as_json)
     names = list(params.draws.get(noise, ())) or _project.chosen(noise, params.noises, "noise")
     folders = [stage.inject(params, name) for name in names]
     datasets = {paths.run_entry(draw): node.dataset for draw, node in params.noises.items()}

@@ -1,7 +1,5 @@
 """evaluate: rank every query of a split under each criterion, both ways."""
 
-import hashlib
-import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -112,7 +110,7 @@ def _settings_digest(params: Params, run: str) -> str:
     file = params.evaluate.for_dataset(params.dataset(run)).judgements
     judgements = sha256(Path(file)) if isinstance(file, str) and Path(file).is_file() else None
     content = {"evaluate": settings, "judgements": judgements, "ensemble": node and node.entry, "seed": params.seed}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return identity.digest_of_values(content)
 
 
 def _complete(out: Path, folder: Path, unmeasured: dict[str, str]) -> dict[str, str]:

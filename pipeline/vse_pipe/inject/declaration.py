@@ -44,6 +44,5 @@ STAGES = (
         output=paths.injected,
         inputs=_teacher_inputs,
         by_dataset=True,
-        file="teacher",
     ),
 )

@@ -1,5 +1,6 @@
-"""inject: pair every caption with an image; only train pairs can be mismatched."""
+"""inject: pair every caption with an image, and pairs with the models that teach a run."""
 
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,19 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int
 
-from vse_pipe.artifacts import captions, identity, images, pairs
+from vse_pipe.artifacts import captions, embeddings, identity, images, pairs
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.files import sha256, whole_folder
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.files import read_json, sha256, whole_folder, write_json
 from vse_pipe.core.locks import claim
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import PROTOCOLS
 
-UNKNOWN = "unknown"
-
 
 def inject(params: Params, noise: str) -> Path:
-    """Write data/inject/<dataset>/<noise>/pairs.parquet. With rate 0 all pairs stay as they are.
+    """Write data/inject/<dataset>/<noise>/pairs.parquet. Only train pairs can be mismatched;
+    with rate 0 all stay as they are.
 
     A data set without captions has no pairs; runs that train nothing need none. Raises
     MissingResource, IntegrityError or InputError when a protocol cannot use its file."""
@@ -41,25 +42,26 @@ def inject(params: Params, noise: str) -> Path:
         if is_decided:
             table, numbers = _decided(params, noise, table, image_table, caption_table)
         share = _mismatched(table)
-        about = {"protocol": node.protocol.name, "seed": str(node.seed), "mismatched": share}
+        about = {"protocol": node.protocol.name, "seed": str(node.seed)}
+        about["mismatched"] = "unknown" if share is None else f"{share:.5f}"
         with whole_folder(out) as folder:
             pairs.write(folder, table, about)
             identity.write(folder, inputs, {"pairs": sha256(folder / pairs.NAME)})
     paths.record_seconds(out, time.monotonic() - started)
     train = pc.sum(pc.equal(table["split"], "train")).as_py() or 0
-    mismatched = f"{float(share):.2%}" if share != UNKNOWN else "an unknown share"
+    mismatched = "an unknown share" if share is None else f"{share:.2%}"
     protocol = f"decisions on {base.name}" if is_decided else node.protocol.name
     say(f"inject {noise}: {train} train pairs{numbers}, {mismatched} mismatched (protocol {protocol})")
     return out
 
 
-def _mismatched(table: pa.Table) -> str:
-    """The share of the train pairs that are not dropped."""
+def _mismatched(table: pa.Table) -> float | None:
+    """The share among the train pairs that are not dropped, None where the truth is unknown."""
     used = pc.equal(table["split"], "train")
     if "weight" in table.schema.names:
         used = pc.and_(used, pc.greater(table["weight"], 0))
     column = table.filter(used)["mismatched"]
-    return UNKNOWN if column.null_count else f"{pc.mean(column.cast(pa.int8())).as_py() or 0.0:.5f}"
+    return None if column.null_count else pc.mean(column.cast(pa.int8())).as_py() or 0.0
 
 
 def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, seed: int) -> pa.Table:
@@ -123,15 +125,53 @@ def _decided(params: Params, noise: str, table: pa.Table, images: pa.Table, capt
 
 def shown_images(
     owners: Int[np.ndarray, " captions"],
-    images: Int[np.ndarray, " images"],
+    ids: Int[np.ndarray, " images"],
     member: ModuleType,
     basis: float | np.ndarray | None,
     seed: int,
 ) -> Int[np.ndarray, " captions"]:
-    """The image that each caption is shown with. owners: its own image; images: all, each once;
-    member: a protocol; basis: its rate, or the array of its index file.
+    """The image that each caption is shown with. owners: its own image; ids: of all images,
+    each once; member: a protocol; basis: its rate, or the array of its index file.
 
-    Protocols use positions in ``images``, the order of the data set, as the authors' loaders do."""
-    order = np.argsort(images)
-    positions = order[np.searchsorted(images, owners, sorter=order)]
-    return images[member.corrupt(positions, len(images), basis, np.random.RandomState(seed))]
+    Protocols use positions in ``ids``, the order of the data set, as the authors' loaders do."""
+    return ids[member.corrupt(images.places(ids, owners), len(ids), basis, np.random.RandomState(seed))]
+
+
+def teach(params: Params, name: str) -> Path:
+    """Write data/inject/<dataset>/<name>/: the pairs.parquet of the node that ``noise`` names, and
+    teachers.json. Raises InputError for a run that is not embedded, or not with its training split,
+    IntegrityError for pairs or vectors of other images or captions than are prepared now."""
+    started = time.monotonic()
+    node = params.teachers[name]
+    out, base = paths.injected(node.dataset, name), paths.injected(node.dataset, node.noise)
+    models = params.models(node.run)
+    with claim(out):
+        identity.require_current(base)
+        read = identity.parts_of(base)
+        entries = read_json(base / pairs.TEACHER, list) if node.noise in params.teachers else []
+        for run in models:
+            read |= identity.parts_of(paths.embedded(run), "vectors")
+            entries += _entries(params, run, node.weight / len(models))
+        with whole_folder(out) as folder:
+            shutil.copyfile(base / pairs.NAME, folder / pairs.NAME)
+            write_json(folder / pairs.TEACHER, entries)
+            parts = {"pairs": sha256(folder / pairs.NAME), "teachers": identity.digest_of_values([entries, read])}
+            identity.write(folder, identity.inputs_of(base) | read, parts)
+    paths.record_seconds(out, time.monotonic() - started)
+    say(f"inject {name}: the pairs of {node.noise}, taught by {', '.join(entry['folder'] for entry in entries)}")
+    return out
+
+
+def _entries(params: Params, run: str, weight: float) -> list[dict]:
+    """An entry for each network of the run, which has one or two."""
+    folder = paths.embedded(run)
+    identity.require_current(folder, (), [paths.trained(params.trained(run)), paths.prepared(params.dataset(run))])
+    identity.require_current(folder, ["train"])
+    images = embeddings.read(folder / embeddings.IMAGES)
+    if not (images.splits == "train").any():
+        raise InputError(
+            f"{folder}: holds no training images, whose similarities a teacher gives; "
+            f"name train in embed.splits and run `dvc repro embed@{run}`"
+        )
+    folders = [folder, folder / embeddings.PEER] if "peer_sha256" in images.about else [folder]
+    return [{"run": run, "folder": str(path), "weight": weight / len(folders)} for path in folders]

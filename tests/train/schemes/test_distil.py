@@ -21,7 +21,7 @@ from vse_pipe.artifacts import features, identity, pairs, texts
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.embed.stage import embed
-from vse_pipe.inject.teacher import teach
+from vse_pipe.inject.stage import teach
 from vse_pipe.project import paths
 from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.train import inputs, optimise
