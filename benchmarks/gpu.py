@@ -27,7 +27,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from tests import pair_project
 from tests.devices import test_members as members
 from tests.extract import project
-from tests.train.some import some_pairs
+from tests.train.some import some_pairs, some_run
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import console, devices
 from vse_pipe.core.text import SPECIAL, Tokens
@@ -41,7 +41,7 @@ from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import cosine
 from vse_pipe.train import optimise
 from vse_pipe.train.data import Pairs
-from vse_pipe.train.model import build, objective
+from vse_pipe.train.model import build
 from vse_pipe.train.optimise import Averages, optimizer_for, step
 from vse_pipe.train.scheme import Setting
 
@@ -170,10 +170,8 @@ def _training(name: str, pairs: Pairs, device: torch.device, precision: str = "f
     similarity, loss = member(SIMILARITIES, chosen["similarity"]), member(LOSSES, chosen["loss"])
     model = build(image, text, similarity, pairs.array.shape[1:], pairs.texts.inputs, DIM, 0, loss=loss).to(device)
     params = TrainParams(batch_size=BATCH, embed_size=DIM, precision=precision)
-    setting = Setting(
-        model, objective(loss, model), pairs, params, 0, device, lambda seed: model, objective, loss_options=loss.params
-    )
-    return SCHEMES.load("plain").scheme(setting, member(SCHEMES, "plain").params), optimizer_for(model, params)
+    setting = Setting(some_run(loss, params, seed=0), model, pairs, device, lambda seed: model)
+    return SCHEMES.load("plain").scheme(setting), optimizer_for(model, params)
 
 
 def _epoch(
@@ -392,9 +390,8 @@ def tuned_step(
     plain = options.get("lr") == 1.0  # so that weights move by their gradients
     params = params.model_copy(update={"optimiser": "sgd", "momentum": 0.0, "grad_clip": 1e9} if plain else {})
     loss, pairs = pair_project.loss_of("infonce"), some_pairs()
-    scheme = SCHEMES.load("plain").scheme(
-        Setting(model, objective(loss, model), pairs, params, 0, device, lambda seed: model, objective), None
-    )
+    setting = Setting(some_run(loss, params, seed=0), model, pairs, device, lambda seed: model)
+    scheme = SCHEMES.load("plain").scheme(setting)
     optimizer, given = optimizer_for(model, params), given.to(device)
     return lambda: step(scheme, optimizer, given), model
 

@@ -14,6 +14,7 @@ from torch.nn.functional import normalize
 
 import vse_pipe as vp
 from benchmarks.measure import benchmark, run, seconds, show
+from tests.train.some import some_run
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import processes as core_processes
 from vse_pipe.core.text import Tokens
@@ -22,7 +23,7 @@ from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.train import processes as training_processes
 from vse_pipe.train.data import Batch, Pairs
-from vse_pipe.train.model import build, objective
+from vse_pipe.train.model import build
 from vse_pipe.train.optimise import optimizer_for, step
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.scored import Scored
@@ -163,10 +164,8 @@ def _scheme(data: Pairs, options: argparse.Namespace, device, precision: str, lo
     member, similarity = _member(LOSSES, loss), _member(SIMILARITIES, "cosine")
     model = build(image, text, similarity, (FEATURES,), options.vocabulary, DIM, seed=0, loss=member).train().to(device)
     train = TrainParams(batch_size=options.batch, precision=precision)
-    scheme = SCHEMES.load(name)
-    return scheme.scheme(
-        Setting(model, objective(member, model), data, train, 0, device, lambda seed: model, objective), None
-    )
+    setting = Setting(some_run(member, train, name, seed=0), model, data, device, lambda seed: model)
+    return SCHEMES.load(name).scheme(setting)
 
 
 @benchmark(

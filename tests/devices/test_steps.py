@@ -1,21 +1,20 @@
 """How often a step of training copies to the device, and waits for it."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 from tests.devices.conftest import GPU
-from tests.train.some import member, some_tokens
+from tests.train.some import member, some_run, some_tokens
 from vse_pipe.core import console
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.train import optimise
 from vse_pipe.train.data import Pairs
-from vse_pipe.train.model import build, objective
+from vse_pipe.train.model import build
 from vse_pipe.train.optimise import Averages, optimizer_for
 from vse_pipe.train.scheme import Scheme, Setting
 
@@ -51,9 +50,8 @@ def _training(device: torch.device, row: str) -> tuple[Scheme, torch.optim.Optim
         return build(*members, *sizes, seed, loss=chosen)
 
     model, params = fresh(0).to(device), TrainParams(batch_size=8, embed_size=8, epochs=2)
-    makers = fresh, partial(objective, chosen, model)
-    setting = Setting(model, objective(chosen, model), pairs, params, 0, device, *makers, loss_options=chosen.params)
-    scheme = SCHEMES.load(name).scheme(setting, member(SCHEMES, name, **options).params)
+    run = some_run(chosen, params, name, seed=0, **options)
+    scheme = SCHEMES.load(name).scheme(Setting(run, model, pairs, device, fresh))
     return scheme, optimizer_for(model, params)
 
 

@@ -1,12 +1,12 @@
 """Encoders and their pooling from the authors' weights, canonical correlations, and whole training steps."""
 
-from functools import partial
 from itertools import product
 
 import numpy as np
 import torch
 
 from tests.golden import Result, Vectors, compare
+from tests.train.some import member, some_run
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
@@ -112,10 +112,10 @@ def step_weights(arrays: Vectors, number: int) -> dict[str, torch.Tensor]:
 def _steps(
     arrays: Vectors, similarity: str, precision: str, loss: str, no_imgnorm: bool, use_abs: bool
 ) -> tuple[list[float], dict[str, torch.Tensor]]:
-    member, model = LOSSES.load(loss), _model(arrays, similarity, no_imgnorm, use_abs)
-    objective = partial(member.loss, params=member.Params(margin=float(arrays["margin"])))
+    model = _model(arrays, similarity, no_imgnorm, use_abs)
     train = TrainParams(lr=float(arrays["lr"]), grad_clip=float(arrays["grad_clip"]), precision=precision)
-    setting = Setting(model, objective, _NO_PAIRS, train, 0, torch.device("cpu"), lambda seed: model, lambda: objective)
+    run = some_run(member(LOSSES, loss, margin=float(arrays["margin"])), train)
+    setting = Setting(run, model, _NO_PAIRS, torch.device("cpu"), lambda seed: model)
     optimizer = optimizer_for(model, train)
     images, tokens, lengths = (torch.tensor(arrays[name]) for name in ("images", "tokens", "lengths"))
     batch = Batch(images, (tokens, lengths), torch.arange(len(images)), np.arange(len(images)))

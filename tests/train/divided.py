@@ -35,7 +35,8 @@ def scored(network, batch) -> Scored:
 
 
 def steps(scheme, epoch: int = 1):
-    for pairs in scheme.batches(epoch, SAMPLED):
+    for number, pairs in enumerate(scheme.batches(epoch, SAMPLED)):
+        scheme.step = number
         batch = scheme.setting.pairs.batch(pairs)
         scheme.prepare(batch)
         yield batch

@@ -25,10 +25,10 @@ from vse_pipe.core import processes
 from vse_pipe.project.registry import IMAGE_ENCODERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.train import data, model, optimise
 from vse_pipe.train.data import Pairs
-from vse_pipe.train.inputs import Teacher
 from vse_pipe.train.model import DualEncoder, build
 from vse_pipe.train.optimise import Averages, optimizer_for
 from vse_pipe.train.scheme import Scheme
+from vse_pipe.train.schemes.distil import Teacher
 
 _MOST = 3
 
@@ -160,9 +160,11 @@ def _scheme(how: dict[str, Any], exact: bool) -> Scheme:
         return model.double() if exact else model
 
     plain = some_scheme(pairs, how.get("loss", "sum"), model=made(0), train={"epochs": 9, **how.get("train", {})})
-    setting = replace(plain.setting, build=made, teacher=_teacher())
     name = how.get("scheme", "plain")
-    scheme = SCHEMES.load(name).scheme(setting, member(SCHEMES, name, **how.get("options", {})).params)
+    run = replace(plain.setting.run, scheme=member(SCHEMES, name, **how.get("options", {})))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Teacher, "read", lambda *arguments: _teacher())
+        scheme = SCHEMES.load(name).scheme(replace(plain.setting, run=run, build=made))
     return _in_float64(scheme) if exact else scheme
 
 

@@ -1,7 +1,6 @@
 """Small pairs and small models for tests of a step and an epoch, and trainings that are killed."""
 
 import shutil
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from unittest.mock import DEFAULT, Mock
@@ -21,13 +20,13 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TrainParams
-from vse_pipe.project.params.typed import Member, Params
-from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from vse_pipe.project.params.typed import Member, Params, Run
+from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import checkpoint, optimise
 from vse_pipe.train.checkpoint import Checkpoint
 from vse_pipe.train.data import Batch, Pairs
-from vse_pipe.train.model import DualEncoder, build, objective
+from vse_pipe.train.model import DualEncoder, build
 from vse_pipe.train.optimise import optimizer_for
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.stage import train
@@ -85,9 +84,20 @@ def some_scheme(
         learned = LOSSES.load(loss).network(chosen.params)
         model.loss = learned and learned.to(next(model.parameters()).dtype)
     params = TrainParams(**{"batch_size": 8, "embed_size": 8, **(train or {})})
-    makers = (lambda seed: some_model(pairs, seed=seed)), partial(objective, chosen, model)
-    own = model, objective(chosen, model), pairs, params, 3, CPU, *makers
-    return SCHEMES.load(name).scheme(Setting(*own, loss_options=chosen.params), member(SCHEMES, name, **options).params)
+    run = some_run(chosen, params, name, **options)
+    return SCHEMES.load(name).scheme(Setting(run, model, pairs, CPU, lambda seed: some_model(pairs, seed=seed)))
+
+
+def some_run(loss: Member, train: TrainParams, scheme: str = "plain", seed: int = 3, **options) -> Run:
+    """A run of linear images and words under cosine, of a project that has no files. options: of the scheme."""
+    members = {
+        "similarity": (SIMILARITIES, "cosine"),
+        "text": (TEXT_ENCODERS, "gru"),
+        "image": (IMAGE_ENCODERS, "linear"),
+    }
+    further = {key: member(*named) for key, named in members.items()} | {"sampler": member(SAMPLERS, "captions")}
+    names = ("toy", "plain", "words", "clean")
+    return Run(*names, loss=loss, scheme=member(SCHEMES, scheme, **options), train=train, seed=seed, **further)
 
 
 def adam(model: torch.nn.Module, lr: float) -> torch.optim.Optimizer:

@@ -21,8 +21,8 @@ from vse_pipe.project import paths
 from vse_pipe.project.registry import SAMPLERS, TEXT_ENCODERS
 from vse_pipe.train import inputs
 from vse_pipe.train.data import Pairs, TrainTable, text_lengths
-from vse_pipe.train.inputs import joined_boxes
 from vse_pipe.train.matches import Incidence
+from vse_pipe.train.schemes.hard_negatives import joined_boxes
 from vse_pipe.train.stage import train
 
 # Six regions of three pictures; the last three are proposals, one in a picture that no pair shows.

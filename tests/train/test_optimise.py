@@ -44,7 +44,8 @@ def test_averages_are_those_of_a_loop_over_weights(loss, name):
         model.register_buffer("mask", torch.tensor([-torch.inf, 0.0]))
     averages, own = Averages(scheme.models, 0.7), optimizer_for(scheme.setting.model, scheme.setting.train)
     wanted, steps = [None] * len(scheme.models), [0] * len(scheme.models)
-    for pairs in scheme.batches(0, np.split(np.arange(24), 3)):
+    for number, pairs in enumerate(scheme.batches(0, np.split(np.arange(24), 3))):
+        scheme.step = number
         step(scheme, own, scheme.setting.pairs.batch(pairs))
         averages.follow(scheme.model)
         place = scheme.models.index(scheme.model)

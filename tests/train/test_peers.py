@@ -44,7 +44,8 @@ def test_noisy_pairs_come_in_the_second_half_of_the_epochs_after_the_warm_up(epo
 def test_a_step_moves_the_network_it_is_for_and_no_other(name, chunk):
     scheme = divided(name, chunk=chunk)
     own = adam(scheme.models[0], 1e-2)
-    for pairs in scheme.batches(1, SAMPLED):
+    for number, pairs in enumerate(scheme.batches(1, SAMPLED)):
+        scheme.step = number
         before = [network.img.fc.weight.detach().clone() for network in scheme.models]
         optimise.step(scheme, own, scheme.setting.pairs.batch(pairs))
         for weight, network in zip(before, scheme.models, strict=True):

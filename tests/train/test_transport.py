@@ -14,7 +14,6 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import IMAGE_ENCODERS
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import transport
-from vse_pipe.train.scheme import Moment
 from vse_pipe.train.transport import CostNetwork, Costs, cosine_distance, partial_plan
 
 
@@ -129,7 +128,7 @@ def test_the_model_takes_nothing_from_the_costs_which_go_on_where_they_were():
         _learn(costs)
     second.load_state(deepcopy(first.state()))
     for costs in (whole, second):
-        costs.start(Moment(1))
+        costs.start(1.0)
         _learn(costs, 1)
     assert second.queue.tolist() == whole.queue.tolist()
     torch.testing.assert_close(second.state(), whole.state(), rtol=0, atol=0)

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,15 +24,14 @@ class ClosedForm(Scheme, ABC):
     """Sets one linear layer a side, in ``start``, from ``moments``. There are no steps, so the
     run's loss is not used and history.csv has 0. Mismatched pairs of ``inject`` count as they are.
 
-    name: of the scheme, for messages. Raises UsageError for encoders that are more than one linear
+    Raises UsageError for encoders that are more than one linear
     layer and unit length, InputError for a singular covariance.
     """
 
-    name: str
     solved = True
 
-    def __init__(self, setting: Setting, params: Any) -> None:
-        super().__init__(setting, params)
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
         self.images = _layer(setting.model.img, self.name)
         self.texts = _layer(setting.model.txt, self.name)
 

@@ -1,34 +1,26 @@
 """The inputs of a run: word vectors, teachers, features, texts and pairs."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional
 
-from vse_pipe.artifacts import captions, features, identity, images, regions, texts
+from vse_pipe.artifacts import captions, features, identity, regions, texts
 from vse_pipe.artifacts import pairs as artifacts_pairs
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import weights
 from vse_pipe.core.console import say
-from vse_pipe.core.devices import sent
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
-from vse_pipe.core.files import read_json, sha256
+from vse_pipe.core.files import sha256
 from vse_pipe.core.text import SPECIAL
 from vse_pipe.core.word_vectors import read_word_vectors
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, TEXT_ENCODERS
-from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.train.data import Pairs, TrainTable
-from vse_pipe.train.matches import Incidence
+from vse_pipe.train.data import TrainTable
 from vse_pipe.train.model import network_holder
 
 if TYPE_CHECKING:
@@ -68,52 +60,6 @@ def word_vectors(text: Member, texts: Texts) -> tuple[Int[Tensor, " known"], Flo
         )
     say(f"{len(words)} of {len(places)} words start from {path}")
     return torch.tensor([places[word] for word in words]), torch.from_numpy(vectors)
-
-
-@dataclass(frozen=True)
-class Teacher:
-    """Vectors of trained models. images, captions: float16, on the CPU; their inner product is the
-    weighted mean of the models' cosines. image_rows, caption_rows: rows of each training pair."""
-
-    images: Float[Tensor, "images dim"]
-    captions: Float[Tensor, "captions dim"]
-    image_rows: Int[Tensor, " pairs"]
-    caption_rows: Int[Tensor, " pairs"]
-
-    @classmethod
-    def read(cls, folder: Path, pairs: Pairs) -> "Teacher":
-        """folder: contains teachers.json. Raises InputError where a pair has no vectors."""
-        entries = read_json(folder / artifacts_pairs.TEACHER, list)
-        total = sum(entry["weight"] for entry in entries)
-        image_ids, image_rows = np.unique(pairs.owners, return_inverse=True)
-        caption_ids, caption_rows = np.unique(pairs.texts.caption_ids[pairs.places], return_inverse=True)
-        sides: tuple[list[Tensor], list[Tensor]] = ([], [])
-        for entry in entries:
-            embedded = Vectors.of_folder(Path(entry["folder"]))
-            for parts, side, ids in zip(
-                sides, (embedded.images, embedded.captions), (image_ids, caption_ids), strict=True
-            ):
-                parts.append(_unit(side, ids, embedded.folder) * (entry["weight"] / total) ** 0.5)
-        left, right = (torch.cat(parts, dim=1).half() for parts in sides)
-        return cls(left, right, torch.from_numpy(image_rows), torch.from_numpy(caption_rows))
-
-    def scores(self, pairs: np.ndarray, device: torch.device) -> Float[Tensor, "batch batch"]:
-        """Scores of the images (rows) and captions (columns) of these training pairs."""
-        places = torch.from_numpy(pairs)
-        rows, columns = self.images[self.image_rows[places]], self.captions[self.caption_rows[places]]
-        return sent(rows, device).float() @ sent(columns, device).float().T
-
-
-def _unit(side: Any, ids: np.ndarray, folder: Path) -> Float[Tensor, "ids dim"]:
-    """Unit vectors of these images or captions. Raises InputError where a vector is missing."""
-    rows = images.places(side.ids, ids)
-    missing = ids[rows < 0]
-    if len(missing):
-        raise InputError(
-            f"{folder}: {len(missing)} images or captions of training pairs have no vector, the first has id {missing[0]}; "
-            "embed the run again, with train in embed.splits"
-        )
-    return functional.normalize(torch.from_numpy(side.vectors[rows]), dim=1)
 
 
 def feature_folders(node: Run) -> list[Path]:
@@ -188,50 +134,3 @@ def table(
             f"'{node.loss.name}' under scheme '{node.scheme.name}' does not take; decide keep or drop"
         )
     return joined
-
-
-@dataclass(frozen=True)
-class TrainRegions:
-    """Boxes behind the training pairs. boxes, pictures: of each region that has a phrase, by image
-    number of ``Incidence``; rows, proposals, proposed_in: feature row, box and picture of each
-    proposal in the pairs' pictures, in the order of pictures. Boxes are x1, y1, x2, y2."""
-
-    boxes: Float[np.ndarray, "regions 4"]
-    pictures: Int[np.ndarray, " regions"]
-    rows: Int[np.ndarray, " proposals"]
-    proposals: Float[np.ndarray, "proposals 4"]
-    proposed_in: Int[np.ndarray, " proposals"]
-
-
-def boxes(node: Run, stored: features.Features, incidence: Incidence | None) -> TrainRegions | None:
-    """The boxes of the pairs, for schemes that need them; else None. incidence: of the pairs.
-    Proposals without features are left out. Raises InputError for a data set without boxes, and
-    where no picture of a pair has a proposal."""
-    if not SCHEMES.traits(node.scheme.name).regions:
-        return None
-    folder = paths.prepared(node.dataset)
-    table, mentions = regions.read(folder), regions.read_phrases(folder)
-    assert incidence is not None  # as in every data set of regions
-    return joined_boxes(table, mentions, stored, incidence)
-
-
-def joined_boxes(table: pa.Table, mentions: pa.Table, stored: features.Features, incidence: Incidence) -> TrainRegions:
-    """As ``boxes``. table: regions.parquet; mentions: phrases.parquet."""
-    ids, pictures = (table[column].to_numpy() for column in ("image_id", "source_id"))
-    # A region without a pair has boxes in ``mentions`` only.
-    all_ids = np.concatenate([ids, mentions["region_id"].to_numpy()])
-    numbers, places = np.unique(all_ids, return_index=True)
-    places = places[np.searchsorted(numbers, incidence.ids)]
-    corners = np.concatenate([regions.boxes(table), regions.boxes(mentions)])[places]
-    where = np.concatenate([pictures, mentions["image_id"].to_numpy()])[places]
-    is_proposed = pc.fill_null(table["proposed"], False).to_numpy(zero_copy_only=False)
-    usable = is_proposed & stored.readable(ids) & np.isin(pictures, where[incidence.images])
-    proposed = np.flatnonzero(usable)
-    if not len(proposed):
-        raise InputError(
-            "no picture of the training pairs has a proposal; add train to the splits that the data "
-            "set proposes boxes for"
-        )
-    proposed = proposed[np.argsort(pictures[proposed], kind="stable")]
-    rows, proposals = stored.rows_of(ids[proposed]), regions.boxes(table)[proposed]
-    return TrainRegions(corners, where, rows, proposals, pictures[proposed])

@@ -23,7 +23,7 @@ from vse_pipe.train.checkpoint import Checkpoint, Progress
 from vse_pipe.train.data import TrainTable
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.optimise import StepResult
-from vse_pipe.train.scheme import Scheme, set_rates
+from vse_pipe.train.scheme import Scheme
 
 KS = (1, 5, 10)
 Validate = Callable[[Sequence[DualEncoder]], dict[str, float]]
@@ -168,7 +168,7 @@ def fit(
     for epoch in range(progress.epoch, params.epochs):
         if _patience_over(scheme, optimizer, progress):
             break
-        set_rates(optimizer, params, scheme.moment(epoch))
+        scheme.set_rates(optimizer, epoch)
         with titled(f"epoch {epoch + 1}/{params.epochs}"):
             steps = optimise.train_epoch(scheme, optimizer, averages, sampler(epoch), epoch)
             mean, rate = optimise.mean_loss(steps), optimizer.param_groups[0]["lr"]

@@ -4,7 +4,7 @@ When several processes train together, each encodes a share of the rows and all 
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT
 from vse_pipe.ranking.fragments import Similarity, Words, build_similarity
 from vse_pipe.train.data import Batch, image_inputs, text_inputs, text_lengths
 from vse_pipe.train.heads import exact
-from vse_pipe.train.scored import LossTerms, Scored
 
 if TYPE_CHECKING:
     from vse_pipe.train.pictures import Pictures
@@ -188,12 +187,6 @@ def network_holder(image: Member, text: Member) -> ModuleType | None:
     """The module of the encoder that holds the network behind the features, if any."""
     sides = ((IMAGE_ENCODERS, image), (TEXT_ENCODERS, text))
     return next((family.load(member.name) for family, member in sides if _holds_network(family, member)), None)
-
-
-def objective(loss: Member, model: DualEncoder, **values: object) -> Callable[[Scored], LossTerms]:
-    """The run's loss of a batch, with its weights in ``model``; values: of options."""
-    learned = {} if model.loss is None else {"network": model.loss}
-    return partial(LOSSES.load(loss.name).loss, params=loss.params.model_copy(update=values), **learned)
 
 
 def described(

@@ -108,7 +108,8 @@ def train_epoch(
     # Dropout draws from torch's generator; the seed of an epoch lets a resumed run draw the same
     # numbers. Each further process draws its own, unless all encode the whole batch.
     place = [processes.rank()] if processes.rank() and not setting.model.encodes_whole_batches else []
-    torch.manual_seed(derive_seed(setting.seed, "dropout", epoch, *place))
+    torch.manual_seed(derive_seed(setting.run.seed, "dropout", epoch, *place))
+    scheme.epoch = epoch
     scheme.start(epoch)
     averages.start(epoch, anew=epoch in scheme.starts)
     batches = scheme.batches(epoch, sampled)
@@ -123,7 +124,7 @@ def train_epoch(
         contextlib.closing(_ahead(reading, setting.device)) as placed,
     ):
         for number, batch in enumerate(track(placed, len(batches), "batches")):
-            scheme.passed = epoch + number / len(batches)
+            scheme.step, scheme.passed = number, epoch + number / len(batches)
             scheme.set_rates(optimizer, epoch, number, len(batches))
             with rounded():
                 unread.append(step(scheme, optimizer, batch))

@@ -18,7 +18,7 @@ from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import SMALLEST_BATCH, Division, LossMixture, report_trust
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.optimise import optimizer_for
-from vse_pipe.train.scheme import Scheme, Setting, set_rates
+from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.scored import LossTerms, Scored, largest
 
 Part = Literal["warm_up", "labelled", "unlabelled"]
@@ -33,21 +33,19 @@ class TwoNetworks(Scheme, ABC):
     another order. With fewer than two clean pairs the network has one more epoch of warm-up; with
     fewer than two noisy pairs it has only clean batches.
 
-    name: the scheme in messages and seeds; teachers: the division that each network is trained on.
+    teachers: the division that each network is trained on.
     """
 
-    name: str
-
-    def __init__(self, setting: Setting, params: Any) -> None:
-        super().__init__(setting, params)
-        self.begins_after(self.name, params.warm_up, params.select == "after_warm_up")
-        peer = setting.build(derive_seed(setting.seed, "peer")).to(setting.device)
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.begins_after(self.params.warm_up, self.params.select == "after_warm_up")
+        peer = setting.build(derive_seed(setting.run.seed, "peer")).to(setting.device)
         self.networks = (setting.model, peer)
         self._peers_optimizer = optimizer_for(peer, setting.train)
         self.teachers: list[Division | None] = [None, None]
         # The network and part of each step of the epoch.
         self._plan: list[tuple[int, Part]] = []
-        self._first = self._step = self._place = 0
+        self._first = self._place = 0
         self._margins: Tensor | None = None
 
     @abstractmethod
@@ -78,13 +76,12 @@ class TwoNetworks(Scheme, ABC):
     def optimizer(self, run_optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         return self._peers_optimizer if self._place else run_optimizer
 
-    def set_rates(self, run_optimizer: torch.optim.Optimizer, epoch: int, step: int, steps: int) -> None:
+    def set_rates(self, optimizer: torch.optim.Optimizer, epoch: int, step: int = 0, steps: int = 1) -> None:
         """The first network has its complete pass, then the second; each counts its steps."""
         if step < self._first:
-            super().set_rates(run_optimizer, epoch, step, self._first)
+            super().set_rates(optimizer, epoch, step, self._first)
         else:
-            at = self.moment(epoch, step - self._first, steps - self._first)
-            set_rates(self._peers_optimizer, self.setting.train, at)
+            super().set_rates(self._peers_optimizer, epoch, step - self._first, steps - self._first)
 
     def start(self, epoch: int) -> None:
         self.teachers = [None, None]
@@ -101,12 +98,11 @@ class TwoNetworks(Scheme, ABC):
                 warn(f"{network}: takes too few pairs for clean; the other warms up once more")
 
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
-        params, self._step = self.params, 0
-        after = self.setting.train.epochs - params.warm_up
-        noisy = epoch - params.warm_up >= after // 2
+        warm_up = self.params.warm_up
+        noisy = epoch - warm_up >= (self.setting.train.epochs - warm_up) // 2
         passes: list[list[tuple[np.ndarray, Part]]] = []
         for place, teacher in enumerate(self.teachers):
-            rng = generator(self.setting.seed, self.name, place, epoch)
+            rng = generator(self.setting.run.seed, self.name, place, epoch)
             if teacher is not None:
                 passes.append(one_pass(teacher, self.setting.train.batch_size, noisy, rng))
                 continue
@@ -117,8 +113,8 @@ class TwoNetworks(Scheme, ABC):
         return [pairs for steps in passes for pairs, _ in steps]
 
     def prepare(self, batch: Batch) -> Batch:
-        self._place, part = self._plan[self._step]
-        self._step, self._margins = self._step + 1, None
+        self._place, part = self._plan[self.step]
+        self._margins = None
         if part != "warm_up":
             labels = self.labels(self._place, part, batch)
             self._margins = soft_margins(labels, self.params.margin)

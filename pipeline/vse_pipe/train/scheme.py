@@ -1,5 +1,5 @@
-"""The base class of schemes, their settings, the learning rate of each step, and values of all
-training pairs."""
+"""The base class of schemes and their settings: the learning rate of each step, the loss of a batch,
+and values of all training pairs."""
 
 import contextlib
 import math
@@ -17,80 +17,32 @@ from torch import Tensor
 from vse_pipe.core.console import track, warn
 from vse_pipe.core.seeds import generator
 from vse_pipe.project.params.schema import TrainParams
+from vse_pipe.project.params.typed import Run
+from vse_pipe.project.registry import LOSSES
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch, Pairs
 from vse_pipe.train.heads import OwnRate
-from vse_pipe.train.inputs import Teacher, TrainRegions
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.scored import LossTerms, Scored, sample_losses
-
-
-@dataclass(frozen=True)
-class Moment:
-    """The time before ``step`` of the ``steps`` of ``epoch``, both counted from 0.
-
-    anew: the last epoch that began with fresh weights; decays_from: the epoch from which decay is
-    counted, for example the end of L2RM's warm-up.
-    """
-
-    epoch: int
-    step: int = 0
-    steps: int = 1
-    anew: int = 0
-    decays_from: int = 0
-
-
-def set_rates(optimizer: torch.optim.Optimizer, params: TrainParams, at: Moment) -> float:
-    """Set the rate of every group. Returns the rate of the parameters without an ``own_rate``."""
-    for group in optimizer.param_groups:
-        later: OwnRate | None = group["later"]
-        rate: OwnRate = later if later and at.epoch >= later.after else group["rate"]
-        group["lr"] = rate.lr * share(params, at, rate.after)
-    return optimizer.param_groups[0]["lr"]
-
-
-def share(params: TrainParams, at: Moment, begins: int = 0) -> float:
-    """The rate of a step as a share of the full rate. begins: the epoch at which the schedule of
-    the parameters begins.
-
-    Both schedules are multiplied by a line that reaches 1 at the last step of ``warm_up`` epochs.
-    ``steps`` is ``0.1 ^ (epochs // lr_update)``. ``cosine`` is, after the warm-up, ``final + (1 -
-    final) (1 + cos(pi t)) / 2`` with t from 0 to 1 over the remaining steps (Loshchilov and Hutter,
-    SGDR, ICLR 2017, Eq. 5, without restarts).
-    """
-    begins = max(begins, at.anew)
-    rises = 1.0
-    if params.warm_up and at.epoch >= begins:
-        rises = min(1.0, (at.epoch - begins + (at.step + 1) / at.steps) / params.warm_up)
-    if params.schedule == "steps":
-        decays_from = max(begins, at.decays_from)
-        return rises * 0.1 ** (max(at.epoch - decays_from, 0) // params.lr_update)
-    full = max(begins + params.warm_up, at.decays_from)
-    passed = max(at.epoch + at.step / at.steps - full, 0) / max(params.epochs - full, 1 / at.steps)
-    return rises * (params.final + (1 - params.final) * (1 + math.cos(math.pi * min(passed, 1))) / 2)
 
 
 @dataclass(frozen=True)
 class Setting:
     """The inputs of a scheme.
 
-    loss: the run's loss with its parameters; loss_with: the same with replaced options, by name;
-    loss_options: its options; pairs: all training pairs; build: function from a seed to a model
-    like ``model`` with fresh weights, on the CPU; regions, teacher: only for schemes with these
-    traits.
+    pairs: all training pairs; build: function from a seed to a model like ``model`` with fresh
+    weights, on the CPU.
     """
 
+    run: Run
     model: DualEncoder
-    loss: Callable[[Scored], LossTerms]
     pairs: Pairs
-    train: TrainParams
-    seed: int
     device: torch.device
     build: Callable[[int], DualEncoder]
-    loss_with: Callable[..., Callable[[Scored], LossTerms]]
-    regions: TrainRegions | None = None
-    loss_options: Any = None
-    teacher: Teacher | None = None
+
+    @property
+    def train(self) -> TrainParams:
+        return self.run.train
 
 
 class Scheme:
@@ -105,8 +57,8 @@ class Scheme:
     decays_from: the epoch, counted from 0, from which the rate's decay is counted; until then the
     rate is ``train.lr``; starts: the epochs that begin with fresh weights, including the first;
     selects_from: the first epoch that can be the best; keeps_last: whether the last epoch is the
-    model, not the best on val; passed: trained epochs, with the fraction of the present epoch, set
-    before each step.
+    model, not the best on val; epoch, step: the present ones, counted from 0; passed: trained
+    epochs, with the fraction of the present epoch. These three are set before each step.
     """
 
     solved = False
@@ -114,10 +66,12 @@ class Scheme:
     starts: tuple[int, ...] = (0,)
     selects_from = 0
     keeps_last = False
+    epoch = step = 0
     passed = 0.0
 
-    def __init__(self, setting: Setting, params: Any = None) -> None:
-        self.setting, self.params = setting, params
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.name, self.params = setting.run.scheme.name, setting.run.scheme.params
 
     @property
     def models(self) -> tuple[DualEncoder, ...]:
@@ -134,14 +88,36 @@ class Scheme:
         """The optimizer of ``model``. run_optimizer: the optimizer of the run's model."""
         return run_optimizer
 
-    def moment(self, epoch: int, step: int = 0, steps: int = 1) -> Moment:
-        """The time before a step of the epoch, for the rates."""
-        anew = max(start for start in self.starts if start <= epoch)
-        return Moment(epoch, step, steps, anew, self.decays_from)
+    def share(self, epoch: int, step: int = 0, steps: int = 1, begins: int = 0) -> float:
+        """The rate of a step as a share of the full rate. begins: the epoch at which the schedule
+        of the parameters begins, if that is after the last start with fresh weights.
 
-    def set_rates(self, run_optimizer: torch.optim.Optimizer, epoch: int, step: int, steps: int) -> None:
-        """Set the rates before a step. steps: of the whole epoch."""
-        set_rates(run_optimizer, self.setting.train, self.moment(epoch, step, steps))
+        Both schedules are multiplied by a line that reaches 1 at the last step of ``warm_up``
+        epochs. ``steps`` is ``0.1 ^ (epochs // lr_update)``. ``cosine`` is, after the warm-up,
+        ``final + (1 - final) (1 + cos(pi t)) / 2`` with t from 0 to 1 over the remaining steps
+        (Loshchilov and Hutter, SGDR, ICLR 2017, Eq. 5, without restarts).
+        """
+        params, begins = self.setting.train, max(begins, self.last_start(epoch))
+        rises = 1.0
+        if params.warm_up and epoch >= begins:
+            rises = min(1.0, (epoch - begins + (step + 1) / steps) / params.warm_up)
+        if params.schedule == "steps":
+            return rises * 0.1 ** (max(epoch - max(begins, self.decays_from), 0) // params.lr_update)
+        full = max(begins + params.warm_up, self.decays_from)
+        passed = max(epoch + step / steps - full, 0) / max(params.epochs - full, 1 / steps)
+        return rises * (params.final + (1 - params.final) * (1 + math.cos(math.pi * min(passed, 1))) / 2)
+
+    def last_start(self, epoch: int) -> int:
+        """The last epoch up to ``epoch`` that began with fresh weights."""
+        return max(start for start in self.starts if start <= epoch)
+
+    def set_rates(self, optimizer: torch.optim.Optimizer, epoch: int, step: int = 0, steps: int = 1) -> None:
+        """Set the rate of every group before a step of the epoch, which has ``steps``. optimizer:
+        of the run's model."""
+        for group in optimizer.param_groups:
+            later: OwnRate | None = group["later"]
+            rate: OwnRate = later if later and epoch >= later.after else group["rate"]
+            group["lr"] = rate.lr * self.share(epoch, step, steps, rate.after)
 
     def start(self, epoch: int) -> None:
         """Prepare ``epoch``, counted from 0."""
@@ -166,12 +142,12 @@ class Scheme:
     def load_state(self, state: dict[str, Any]) -> None:
         """Restore the result of ``state``."""
 
-    def begins_after(self, name: str, epochs: int, selects: bool = False) -> None:
-        """The scheme ``name`` begins after a warm-up of ``epochs``, from whose end the rate's decay
-        is counted. selects: whether only later epochs can be the best."""
+    def begins_after(self, epochs: int, selects: bool = False) -> None:
+        """The scheme begins after a warm-up of ``epochs``, from whose end the rate's decay is
+        counted. selects: whether only later epochs can be the best."""
         self.decays_from = epochs
         if epochs >= self.setting.train.epochs:
-            warn(f"{name}: {epochs} epochs of warm-up leave none of train.epochs {self.setting.train.epochs}")
+            warn(f"{self.name}: {epochs} epochs of warm-up leave none of train.epochs {self.setting.train.epochs}")
         elif selects:
             self.selects_from = epochs
 
@@ -191,7 +167,7 @@ class Scheme:
         A value depends on the other pairs of its batch, which follows from (seed, epoch).
         """
         pairs, values = self.setting.pairs, np.empty(len(self.setting.pairs))
-        work = groups(len(pairs), self.setting.train.batch_size, self.setting.seed, epoch)
+        work = groups(len(pairs), self.setting.train.batch_size, self.setting.run.seed, epoch)
         with contextlib.closing(pairs.batches(work, epoch if model.trains_on_pixels else None)) as reading:
             for batch in track(reading, len(work), "losses of pairs"):
                 values[batch.pairs] = judge(self.judged(model, batch)).cpu().numpy()
@@ -211,7 +187,13 @@ class Scheme:
         return Scored.from_scores(scores, batch.owners, mask, images, texts, matches=matches, passed=self.passed)
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
-        return self.setting.loss(self.scored(images, texts, batch))
+        return self.loss(self.scored(images, texts, batch))
+
+    def loss(self, batch: Scored, **values: object) -> LossTerms:
+        """The run's loss, with its weights in the run's model. values: in place of its options."""
+        loss, network = self.setting.run.loss, self.setting.model.loss
+        learned = {} if network is None else {"network": network}
+        return LOSSES.load(loss.name).loss(batch, loss.params.model_copy(update=values), **learned)
 
 
 def groups(pairs: int, size: int, seed: int, epoch: int) -> list[ndarray]:

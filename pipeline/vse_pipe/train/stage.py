@@ -28,8 +28,7 @@ from vse_pipe.train import inputs, loop, optimise
 from vse_pipe.train import processes as engine_processes
 from vse_pipe.train.checkpoint import Checkpoint, Progress, fingerprint_of
 from vse_pipe.train.data import TrainTable
-from vse_pipe.train.inputs import Teacher
-from vse_pipe.train.model import DualEncoder, build, described, objective
+from vse_pipe.train.model import DualEncoder, build, described
 from vse_pipe.train.scheme import Scheme, Setting
 
 if TYPE_CHECKING:
@@ -159,24 +158,9 @@ def _scheme(
     stored: features.Features,
     device: torch.device,
 ) -> Scheme:
-    fresh, traits = _builder(node, table, network), SCHEMES.traits(node.scheme.name)
-    model, teacher = fresh(node.seed).to(device), None
-    if traits.teacher:
-        teacher = Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs)
-    setting = Setting(
-        model=model,
-        loss=objective(node.loss, model),
-        pairs=table.train_pairs,
-        train=node.train,
-        seed=node.seed,
-        device=device,
-        build=fresh,
-        loss_with=partial(objective, node.loss, model),
-        regions=inputs.boxes(node, stored, table.train_pairs.incidence),
-        loss_options=node.loss.params,
-        teacher=teacher,
-    )
-    return SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
+    fresh = _builder(node, table, network)
+    setting = Setting(node, fresh(node.seed).to(device), table.train_pairs, device, fresh)
+    return SCHEMES.load(node.scheme.name).scheme(setting)
 
 
 def _builder(node: Run, table: TrainTable, network: "PixelNetwork | None") -> Callable[[int], DualEncoder]:

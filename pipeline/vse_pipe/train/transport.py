@@ -14,7 +14,7 @@ from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import checkpoint
 from vse_pipe.train.data import Batch
 from vse_pipe.train.heads import normalize
-from vse_pipe.train.scheme import Moment, Setting, judged, share
+from vse_pipe.train.scheme import Setting, judged
 
 # Largest share of the batch that is put among foreign images.
 _MATCHED_SHARE = 0.1
@@ -36,11 +36,11 @@ class Costs:
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=lr)
         self._foreign: Tensor | None = None
 
-    def start(self, at: Moment) -> None:
-        """Prepare an epoch: set its rate. The images of the queue are read again, because crops
-        differ between epochs."""
+    def start(self, share: float) -> None:
+        """Prepare an epoch, which has this share of the full rate. The images of the queue are read
+        again, because crops differ between epochs."""
         for group in self.optimizer.param_groups:
-            group["lr"] = self.lr * share(self.setting.train, at)
+            group["lr"] = self.lr * share
         self._foreign = None
 
     @torch.no_grad()

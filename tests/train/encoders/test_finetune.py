@@ -13,17 +13,15 @@ from torchvision.transforms import InterpolationMode, RandomResizedCrop
 from torchvision.transforms import functional as reference
 
 from tests.train.painted import RAW, painted
-from tests.train.some import CPU, adam
+from tests.train.some import CPU, adam, some_pairs, some_scheme
 from vse_pipe.artifacts import features, images
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.pictures.images import Transform
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import IMAGE_ENCODERS
 from vse_pipe.train.encoders.finetune import build_image
 from vse_pipe.train.encoders.options import ImageFinetuneOptions as Params
 from vse_pipe.train.pictures import Pictures, random_box, random_crop
-from vse_pipe.train.scheme import Moment, set_rates
 
 CROPS = {"before": "crops"}
 UPDATED = {"trainable": False, "batch_norm": "updated"}
@@ -134,10 +132,10 @@ def test_the_network_has_a_rate_of_its_own_and_is_left_out_when_fixed():
 def test_the_other_layers_go_on_or_start_again(restart, others):
     model = nn.ModuleList([_encoder(lr=3e-4, after=2, restart=restart), nn.Linear(1, 1)])
     optimizer, found = adam(model, 1e-2), []
+    scheme = some_scheme(some_pairs(), train={"lr": 1e-2, "lr_update": 2})
     for epoch in (0, 2, 4):
-        rate = set_rates(optimizer, TrainParams(lr=1e-2, lr_update=2), Moment(epoch))
+        scheme.set_rates(optimizer, epoch)
         found.append([group["lr"] for group in optimizer.param_groups])
-        assert rate == found[-1][0]
     assert np.transpose(found).tolist() == [pytest.approx(others), pytest.approx([3e-4, 3e-4, 3e-5])]
     assert len(optimizer.param_groups[0]["params"]) == 4
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests import pair_project as pairs
-from tests.train.some import some_pairs
+from tests.train.some import some_pairs, some_run
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.extract import pair as extract_pair
 from vse_pipe.project.params.schema import TrainParams
@@ -15,7 +15,7 @@ from vse_pipe.project.registry import IMAGE_ENCODERS, TEXT_ENCODERS
 from vse_pipe.train import optimise
 from vse_pipe.train.data import Batch
 from vse_pipe.train.encoders import open_clip as encoder
-from vse_pipe.train.model import DualEncoder, objective
+from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.scheme import Scheme, Setting
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
@@ -30,11 +30,8 @@ def _here(folder):
 
 
 def _gradients(model: DualEncoder, batch: Batch, loss: str = "infonce", chunk: int = 0) -> tuple[float, dict]:
-    member = pairs.loss_of(loss)
-    train = TrainParams(chunk=chunk)
-    scheme = Scheme(
-        Setting(model, objective(member, model), some_pairs(), train, 0, CPU, lambda seed: model, objective)
-    )
+    run = some_run(pairs.loss_of(loss), TrainParams(chunk=chunk))
+    scheme = Scheme(Setting(run, model, some_pairs(), CPU, lambda seed: model))
     model.zero_grad()
     sides = optimise.encoded_in_chunks(model, chunk, batch, CPU) if chunk else model.encode(batch, CPU)
     total = scheme.terms(*sides, batch).total()

@@ -16,19 +16,18 @@ from tests.naive import losses as naive
 from tests.sealed import made_anew
 from tests.toy_project import PARAMS, load_params
 from tests.train.losses.contract import DRAWN, check_slope, some_batch, some_scores
-from tests.train.some import CPU, ready, some_pairs, some_scheme
+from tests.train.some import CPU, member, ready, some_pairs, some_scheme
 from vse_pipe.artifacts import features, identity, pairs, texts
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.embed.stage import embed
 from vse_pipe.inject.stage import teach
 from vse_pipe.project import paths
+from vse_pipe.project.registry import SCHEMES
 from vse_pipe.ranking.vectors import Vectors
 from vse_pipe.train import inputs, optimise
-from vse_pipe.train.inputs import Teacher
-from vse_pipe.train.schemes.distil import divergence
+from vse_pipe.train.schemes.distil import Teacher, divergence
 from vse_pipe.train.schemes.distil import scheme as distil
-from vse_pipe.train.schemes.options import DistilOptions as Params
 from vse_pipe.train.scored import LossTerms, Scored
 from vse_pipe.train.stage import train
 
@@ -60,17 +59,18 @@ def _taught(weight=0.5, **train):
     plain = some_scheme(known, "infonce", train=train)
     images, captions = (normalize(torch.randn(rows, 6), dim=1).half() for rows in (8, 24))
     teacher = Teacher(images, captions, torch.from_numpy(known.owners // 10 - 1), torch.arange(24))
-    return plain, distil(replace(plain.setting, teacher=teacher), Params(weight=weight, tau=0.1, teacher_tau=0.2))
+    chosen = member(SCHEMES, "distil", weight=weight, tau=0.1, teacher_tau=0.2)
+    setting = replace(plain.setting, run=replace(plain.setting.run, scheme=chosen))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Teacher, "read", lambda *arguments: teacher)
+        return plain, distil(setting)
 
 
 def test_a_pairs_distance_is_added_to_its_own_term_also_in_chunks():
     plain, scheme = _taught()
     batch = scheme.setting.pairs.batch(np.array([3, 20, 7, 11, 0]))
     images, texts = scheme.model.encode(batch, CPU)
-    similar = (
-        scheme.setting.teacher.images[batch.owners // 10 - 1].float()
-        @ scheme.setting.teacher.captions[batch.pairs].float().T
-    )
+    similar = scheme.teacher.images[batch.owners // 10 - 1].float() @ scheme.teacher.captions[batch.pairs].float().T
     distance = divergence(Scored.from_scores(images @ texts.T), Scored.from_scores(similar), 0.1, 0.2)
     terms = scheme.terms(images, texts, batch)
     torch.testing.assert_close(terms.per_pair, plain.terms(images, texts, batch).per_pair + 0.5 * distance)

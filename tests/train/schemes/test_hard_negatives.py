@@ -40,12 +40,11 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_ENCODERS
 from vse_pipe.train.data import Pairs, TrainTable
-from vse_pipe.train.inputs import TrainRegions, joined_boxes
 from vse_pipe.train.losses import structure
 from vse_pipe.train.matches import Incidence
 from vse_pipe.train.model import evaluating
 from vse_pipe.train.pictures import Pictures
-from vse_pipe.train.schemes.hard_negatives import HardNegatives, Mined, mine
+from vse_pipe.train.schemes.hard_negatives import HardNegatives, Mined, TrainRegions, joined_boxes, mine
 from vse_pipe.train.stage import train
 
 
@@ -120,7 +119,7 @@ def test_mined_regions_enter_as_negatives_of_their_phrases(project, monkeypatch)
             rows = table[(pairs.array == feature.numpy()).all(axis=1)]
             assert rows.proposed.any()
             same = pairs.incidence.texts == pairs.incidence.texts[pair]
-            assert rows.source_id.isin(scheme.setting.regions.pictures[pairs.incidence.images[same]]).any()
+            assert rows.source_id.isin(scheme.regions.pictures[pairs.incidence.images[same]]).any()
 
 
 def _stored() -> features.Features:

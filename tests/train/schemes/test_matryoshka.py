@@ -22,7 +22,7 @@ def test_it_is_the_sum_of_every_loss_at_each_width(loss):
     for width in (2, 5, 8):
         one, other = (side if width == 8 else normalize(side[:, :width], dim=1) for side in (images, texts))
         scored = Scored.from_scores(one @ other.T, batch.owners, images=one, texts=other)
-        expected = expected + scheme.setting.loss(scored).per_pair
+        expected = expected + scheme.loss(scored).per_pair
     torch.testing.assert_close(found.per_pair, expected)
     slopes = [torch.autograd.grad(value.sum(), (images, texts)) for value in (found.per_pair, expected)]
     torch.testing.assert_close(*slopes)

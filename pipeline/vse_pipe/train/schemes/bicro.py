@@ -34,7 +34,6 @@ class Bicro(TwoNetworks):
     Unlike the code, the mixture is ``mixture.fit_beta``, and the step on clean pairs comes first.
     """
 
-    name = "bicro"
     # The clean batch of the step before, and its anchors once they are known.
     _clean: Batch
     _anchors: Sides | None = None

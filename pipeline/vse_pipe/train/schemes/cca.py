@@ -10,7 +10,6 @@ from vse_pipe.core.console import say
 from vse_pipe.core.errors import UsageError
 from vse_pipe.train.closed_form import ClosedForm
 from vse_pipe.train.scheme import Setting
-from vse_pipe.train.schemes.options import CcaOptions as Params
 
 # The authors add this to a covariance regardless of its scale.
 _FLOOR = 1e-8
@@ -19,10 +18,8 @@ _FLOOR = 1e-8
 class Cca(ClosedForm):
     """The first epoch solves for the two maps in float64."""
 
-    name = "cca"
-
-    def __init__(self, setting: Setting, params: Params) -> None:
-        super().__init__(setting, params)
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
         most = min(self.images.in_features, self.texts.in_features)
         if setting.train.embed_size > most:
             raise UsageError(

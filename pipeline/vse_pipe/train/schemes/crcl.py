@@ -15,7 +15,6 @@ from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import trust_summary
 from vse_pipe.train.scheme import Scheme, Setting
-from vse_pipe.train.schemes.options import CrclOptions as Params
 from vse_pipe.train.scored import LossTerms, own_chances
 
 
@@ -31,8 +30,9 @@ class Crcl(Scheme):
     for restarts that leave no epoch after their warm-up.
     """
 
-    def __init__(self, setting: Setting, params: Params) -> None:
-        super().__init__(setting, params)
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        params = self.params
         self.starts = (0, *accumulate(params.restarts))
         spent, epochs = self.starts[-1] + params.warm_up, setting.train.epochs
         if params.restarts and spent >= epochs:
@@ -40,19 +40,19 @@ class Crcl(Scheme):
                 f"scheme 'crcl': restarts and warm_up take {spent} epochs and leave none of "
                 f"train.epochs {epochs}; raise train.epochs, or take fewer restarts"
             )
-        self.begins_after("crcl", spent)
+        self.begins_after(spent)
         self.targets = torch.ones(len(setting.pairs), device=setting.device)
         self.decays_from = self.selects_from = self.starts[-1]
         self._alpha, self._keeps_chances, self._anew = 1.0, False, False
 
     def start(self, epoch: int) -> None:
-        params, last = self.params, self.moment(epoch).anew
+        params, last = self.params, self.last_start(epoch)
         within = epoch - last
         self._alpha = 1.0 if within < params.warm_up else params.alpha
         self._keeps_chances = not last and within == params.warm_up - 1
         self._anew = bool(last) and not within
         if self._anew:
-            fresh = self.setting.build(derive_seed(self.setting.seed, "restart", epoch))
+            fresh = self.setting.build(derive_seed(self.setting.run.seed, "restart", epoch))
             self.setting.model.load_state_dict(fresh.state_dict())
             say(f"crcl: epoch {epoch + 1} begins with a new network")
         if epoch >= max(1, params.warm_up):
@@ -68,10 +68,10 @@ class Crcl(Scheme):
         scored = self.scored(images, texts, batch)
         pairs = torch.from_numpy(batch.pairs).to(self.targets.device, non_blocking=True)
         with torch.no_grad():
-            chances = own_chances(scored, self.setting.loss_options.tau)
+            chances = own_chances(scored, self.setting.run.loss.params.tau)
             targets = refined(self.targets[pairs], chances, self._alpha, self.params.floor)
         self.targets[pairs] = chances if self._keeps_chances else targets
-        return self.setting.loss(replace(scored, targets=targets))
+        return self.loss(replace(scored, targets=targets))
 
     def state(self) -> dict[str, Tensor]:
         return {"targets": self.targets}

@@ -11,7 +11,6 @@ from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import fit_gaussian, report_trust
 from vse_pipe.train.scheme import Scheme, Setting
-from vse_pipe.train.schemes.options import DeclOptions as Params
 from vse_pipe.train.scored import LossTerms, fits
 
 
@@ -26,34 +25,34 @@ class Decl(Scheme):
     losses: in a batch of 128 another text fits better than that of many matched pairs.
     """
 
-    def __init__(self, setting: Setting, params: Params) -> None:
-        super().__init__(setting, params)
-        self.step = 0
-        self.begins_after("decl", params.warm_up)
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.steps = 0
+        self.begins_after(self.params.warm_up)
         self.matched = np.ones(len(setting.pairs), dtype=bool)
 
     def start(self, epoch: int) -> None:
         if epoch < self.params.warm_up:
             return
-        tau, threshold = self.setting.loss_options.tau, self.params.threshold
+        tau, threshold = self.setting.run.loss.params.tau, self.params.threshold
         trust = self.pair_values(self.setting.model, epoch, lambda batch: fits(batch, tau).diagonal())
         mixture = fit_gaussian(-trust)  # its first component is that of the lower mean
         self.matched = mixture.posterior > threshold
         report_trust(f"decl, epoch {epoch + 1}", mixture, threshold, self.setting.pairs.mismatched)
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
-        self.step += 1
-        count = int(self.setting.train.batch_size - self.params.eta * self.step)
+        self.steps += 1
+        count = int(self.setting.train.batch_size - self.params.eta * self.steps)
         scored = self.scored(images, texts, batch)
         targets = torch.from_numpy(self.matched[batch.pairs]).to(scored.scores, non_blocking=True)
-        hardest = max(count, self.setting.loss_options.hardest)
-        return self.setting.loss_with(hardest=hardest)(replace(scored, targets=targets))
+        hardest = max(count, self.setting.run.loss.params.hardest)
+        return self.loss(replace(scored, targets=targets), hardest=hardest)
 
     def state(self) -> dict[str, Tensor]:
-        return {"step": torch.tensor([self.step])}
+        return {"step": torch.tensor([self.steps])}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        self.step = int(state["step"])
+        self.steps = int(state["step"])
 
 
 scheme = Decl

@@ -5,24 +5,27 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
+from vse_pipe.artifacts import features
+from vse_pipe.artifacts import regions as artefact
 from vse_pipe.core.console import say, track
 from vse_pipe.core.devices import sent
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.seeds import generator
+from vse_pipe.project import paths
 from vse_pipe.ranking.boxes import iou
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import model as train_model
 from vse_pipe.train.data import Batch, Pairs, image_inputs
-from vse_pipe.train.inputs import TrainRegions
 from vse_pipe.train.matches import Groups, Incidence
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.scheme import Scheme, Setting
-from vse_pipe.train.schemes.options import HardNegativesOptions as Params
 from vse_pipe.train.scored import LossTerms
 
 
@@ -35,12 +38,13 @@ class HardNegatives(Scheme):
     continues. The last epoch is the model (``keep: last``). Under ``best`` only epochs from
     ``after`` on can be it: validation ranks true regions only and does not measure the effect of
     mined regions. Raises UsageError for batches that are encoded in chunks or from pixels, which
-    cannot contain mined regions, and for patience where the last epoch is kept.
+    cannot contain mined regions, and for patience where the last epoch is kept. Raises as
+    ``read_boxes``.
     """
 
-    def __init__(self, setting: Setting, params: Params) -> None:
-        super().__init__(setting, params)
-        self.keeps_last = params.keep == "last"
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.keeps_last = self.params.keep == "last"
         if setting.train.chunk or setting.pairs.pictures is not None:
             raise UsageError(
                 "scheme 'hard_negatives' mines among stored features for whole batches: set "
@@ -48,43 +52,39 @@ class HardNegatives(Scheme):
             )
         if self.keeps_last and setting.train.patience is not None:
             raise UsageError("scheme 'hard_negatives' keeps the last epoch: set train.patience null, or keep best")
+        self.regions = read_boxes(setting)
         self.mined = Mined(np.empty(0, np.int32), np.empty(0, np.int64))
-        self._epoch = self._step = 0
         self._mined_for = torch.empty(0, dtype=torch.int64)
-        self._across = setting.loss_with(lambda2=0.0, lambda3=0.0)
-        self.begins_after("hard_negatives", params.after, selects=True)
+        self.begins_after(self.params.after, selects=True)
         self.decays_from = 0
 
     def start(self, epoch: int) -> None:
-        self._epoch, self._step = epoch, 0
         if epoch != self.params.after:
             return
         setting, params = self.setting, self.params
-        assert setting.regions is not None
-        rng = generator(setting.seed, "mining")
+        rng = generator(setting.run.seed, "mining")
         limits = params.most, params.iou
-        self.mined = mine(setting.model, setting.pairs, setting.regions, *limits, setting.device, rng)
+        self.mined = mine(setting.model, setting.pairs, self.regions, *limits, setting.device, rng)
         say(f"hard negatives: {len(self.mined.rows)} regions for {len(np.unique(self.mined.texts))} phrases")
 
     def prepare(self, batch: Batch) -> Batch:
-        if self._epoch < self.params.after:
+        if self.epoch < self.params.after:
             return batch
         pairs = self.setting.pairs
         assert pairs.incidence is not None
         texts, first = np.unique(pairs.incidence.texts[batch.pairs], return_index=True)
-        rng = generator(self.setting.seed, "mined", self._epoch, self._step)
-        self._step += 1
+        rng = generator(self.setting.run.seed, "mined", self.epoch, self.step)
         drawn = self.mined.draw(texts, self.params.each, rng)
         self._mined_for = torch.from_numpy(first[np.searchsorted(texts, self.mined.texts[drawn])])
         mined = sent(image_inputs(pairs.array, self.mined.rows[drawn]), batch.features.device)
         return replace(batch, features=torch.cat([batch.features, mined]))
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
-        if self._epoch < self.params.after:
+        if self.epoch < self.params.after:
             return super().terms(images, texts, batch)
         batch_images, mined = images.tensor_split([len(batch.pairs)])
         scored = self.scored(batch_images, texts, batch)
-        return self._across(replace(scored, mined=mined, mined_for=self._mined_for))
+        return self.loss(replace(scored, mined=mined, mined_for=self._mined_for), lambda2=0.0, lambda3=0.0)
 
     def state(self) -> dict[str, Tensor]:
         # A file of tensors has none of no rows.
@@ -93,6 +93,19 @@ class HardNegatives(Scheme):
     def load_state(self, state: dict[str, Tensor]) -> None:
         if state:
             self.mined = Mined(state["texts"].numpy(), state["rows"].numpy())
+
+
+@dataclass(frozen=True)
+class TrainRegions:
+    """Boxes behind the training pairs. boxes, pictures: of each region that has a phrase, by image
+    number of ``Incidence``; rows, proposals, proposed_in: feature row, box and picture of each
+    proposal in the pairs' pictures, in the order of pictures. Boxes are x1, y1, x2, y2."""
+
+    boxes: Float[ndarray, "regions 4"]
+    pictures: Int[ndarray, " regions"]
+    rows: Int[ndarray, " proposals"]
+    proposals: Float[ndarray, "proposals 4"]
+    proposed_in: Int[ndarray, " proposals"]
 
 
 @dataclass(frozen=True)
@@ -174,6 +187,40 @@ def _of_picture(
 
 def _matching(incidence: Incidence, images: ndarray, texts: ndarray) -> Bool[Tensor, "images texts"]:
     return torch.from_numpy(incidence.by_image[images][:, texts].toarray() > 0)
+
+
+def read_boxes(setting: Setting) -> TrainRegions:
+    """The boxes of the pairs. Raises InputError for a data set without boxes, and as
+    ``joined_boxes``."""
+    folder = paths.prepared(setting.run.dataset)
+    table, mentions = artefact.read(folder), artefact.read_phrases(folder)
+    stored = features.read(paths.extracted(setting.run.dataset, setting.run.features), verify=False)
+    assert setting.pairs.incidence is not None  # as in every data set of regions
+    return joined_boxes(table, mentions, stored, setting.pairs.incidence)
+
+
+def joined_boxes(table: pa.Table, mentions: pa.Table, stored: features.Features, incidence: Incidence) -> TrainRegions:
+    """The boxes of the pairs of ``incidence``; proposals without features are left out. table:
+    regions.parquet; mentions: phrases.parquet; stored: features of the regions. Raises InputError
+    where no picture of a pair has a proposal."""
+    ids, pictures = (table[column].to_numpy() for column in ("image_id", "source_id"))
+    # A region without a pair has boxes in ``mentions`` only.
+    all_ids = np.concatenate([ids, mentions["region_id"].to_numpy()])
+    numbers, places = np.unique(all_ids, return_index=True)
+    places = places[np.searchsorted(numbers, incidence.ids)]
+    corners = np.concatenate([artefact.boxes(table), artefact.boxes(mentions)])[places]
+    where = np.concatenate([pictures, mentions["image_id"].to_numpy()])[places]
+    is_proposed = pc.fill_null(table["proposed"], False).to_numpy(zero_copy_only=False)
+    usable = is_proposed & stored.readable(ids) & np.isin(pictures, where[incidence.images])
+    proposed = np.flatnonzero(usable)
+    if not len(proposed):
+        raise InputError(
+            "no picture of the training pairs has a proposal; add train to the splits that the data "
+            "set proposes boxes for"
+        )
+    proposed = proposed[np.argsort(pictures[proposed], kind="stable")]
+    rows, proposals = stored.rows_of(ids[proposed]), artefact.boxes(table)[proposed]
+    return TrainRegions(corners, where, rows, proposals, pictures[proposed])
 
 
 scheme = HardNegatives

@@ -19,7 +19,6 @@ from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import SMALLEST_BATCH, Division, fit_beta, report_trust
 from vse_pipe.train.scheme import Scheme, Setting
-from vse_pipe.train.schemes.options import L2rmOptions as Params
 from vse_pipe.train.scored import LossTerms, cross_entropy, hardest, with_reverse
 from vse_pipe.train.transport import Costs, partial_plan
 
@@ -40,26 +39,25 @@ class L2rm(Scheme):
     pairs are trained on; with fewer than two matched pairs the epoch is one more of warm-up.
     """
 
-    def __init__(self, setting: Setting, params: Params) -> None:
-        super().__init__(setting, params)
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        params = self.params
         if params.split == "truth" and setting.pairs.mismatched is None:
             raise InputError("l2rm: split 'truth' needs pairs of which the mismatched ones are known")
-        self.begins_after("l2rm", params.warm_up, params.select == "after_warm_up")
+        self.begins_after(params.warm_up, params.select == "after_warm_up")
         size = min(setting.train.batch_size, len(setting.pairs))
-        queue = generator(setting.seed, "rematch", "queue").choice(len(setting.pairs), size, replace=False)
+        queue = generator(setting.run.seed, "rematch", "queue").choice(len(setting.pairs), size, replace=False)
         self.costs = Costs(setting, params.cost, params.cost_lr, queue)
         self.division: Division | None = None
         self.tally: Tally | None = None
-        self._epoch = self._step = 0
 
     def start(self, epoch: int) -> None:
-        self._epoch, self._step = epoch, 0
         self.division = self.tally = None
         if epoch < self.params.warm_up:
             return
         division = self._divided(epoch)
         self.tally = Tally(division, self.setting.pairs.mismatched)
-        self.costs.start(self.moment(epoch))
+        self.costs.start(self.share(epoch))
         if division.trains:
             self.division = division
         else:
@@ -74,7 +72,7 @@ class L2rm(Scheme):
         clean, noisy = self.division.clean, self.division.noisy
         if self.params.split == "both":
             noisy = np.arange(len(clean))
-        rng = generator(self.setting.seed, "rematch", "order", epoch)
+        rng = generator(self.setting.run.seed, "rematch", "order", epoch)
         full = partial(_full, size=self.setting.train.batch_size, rng=rng)
         matched = full(np.flatnonzero(clean))
         if self.params.rematch == "none" or len(noisy) < SMALLEST_BATCH:
@@ -87,10 +85,9 @@ class L2rm(Scheme):
     def prepare(self, batch: Batch) -> Batch:
         matched = self._matched(batch)
         if 0 < matched < len(batch.pairs):
-            rng = generator(self.setting.seed, "rematch", self._epoch, self._step)
+            rng = generator(self.setting.run.seed, "rematch", self.epoch, self.step)
             halves = batch.part(slice(0, matched)), batch.part(slice(matched, None))
-            self.costs.learn(*halves, self._epoch, rng)
-        self._step += 1
+            self.costs.learn(*halves, self.epoch, rng)
         return batch
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
@@ -100,7 +97,7 @@ class L2rm(Scheme):
         halves = slice(0, count), slice(count, None)
         matched, mismatched = ((images[half], texts[half], batch.pairs[half]) for half in halves)
         scored = self.scored(*matched[:2], batch.part(halves[0]))
-        terms = self.setting.loss(scored)
+        terms = self.loss(scored)
         assert self.tally is not None
         costs = self.costs.matrix(scored.scores, *matched[:2])
         self.tally.cost(matched[2], costs.diagonal().cpu().numpy())

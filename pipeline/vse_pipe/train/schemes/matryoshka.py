@@ -9,7 +9,6 @@ from vse_pipe.ranking.codes import cut_short
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch
 from vse_pipe.train.scheme import Scheme, Setting
-from vse_pipe.train.schemes.options import MatryoshkaOptions as Params
 from vse_pipe.train.scored import LossTerms
 
 
@@ -21,17 +20,17 @@ class Nested(Scheme):
     shared by all widths. The best epoch is chosen at the full width.
     """
 
-    def __init__(self, setting: Setting, params: Params) -> None:
+    def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         full = setting.train.embed_size
-        if (widest := max(params.dims)) > full:
+        if (widest := max(self.params.dims)) > full:
             raise UsageError(f"scheme 'matryoshka': dims has {widest}, and train.embed_size is {full}")
-        self.widths = sorted({full, *params.dims}, reverse=True)
+        self.widths = sorted({full, *self.params.dims}, reverse=True)
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         assert isinstance(texts, Tensor)
         cuts = [(cut_short(images, width), cut_short(texts, width)) for width in self.widths]
-        terms = [self.setting.loss(self.scored(*sides, batch)) for sides in cuts]
+        terms = [self.loss(self.scored(*sides, batch)) for sides in cuts]
         return LossTerms(torch.stack([part.per_pair for part in terms]).sum(dim=0), terms[0].reduction)
 
 

@@ -30,8 +30,8 @@ class MemoryBank(Scheme):
 
     images: Tensor | None = None
 
-    def __init__(self, setting: Setting, params: Params) -> None:
-        super().__init__(setting, params)
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
         if setting.train.batch_size >= len(setting.pairs):
             raise UsageError(
                 f"scheme 'memory_bank': a batch of {setting.train.batch_size} holds all {len(setting.pairs)} training "
@@ -43,7 +43,7 @@ class MemoryBank(Scheme):
         if epoch < self.params.begins:
             return
         setting, pairs, device = self.setting, self.setting.pairs, self.setting.device
-        rng = generator(setting.seed, "bank", epoch)
+        rng = generator(setting.run.seed, "bank", epoch)
         chosen = _sampled(len(pairs), setting.train.batch_size, self.params.share, rng)
         source = pairs.source(setting.model.tests_on_pixels)
         images = model.images(setting.model, source, pairs.rows[chosen], device)

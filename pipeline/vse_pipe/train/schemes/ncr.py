@@ -23,8 +23,6 @@ class Ncr(TwoNetworks):
     the code, the labels of a noisy batch are predicted after the step on the clean batch.
     """
 
-    name = "ncr"
-
     def mixture(self, network: DualEncoder, epoch: int) -> LossMixture:
         return fit_gaussian(self.pair_losses(network, epoch, self.params.margin))
 

@@ -10,7 +10,6 @@ from vse_pipe.core.console import say
 from vse_pipe.core.errors import UsageError
 from vse_pipe.train.closed_form import ClosedForm
 from vse_pipe.train.scheme import Setting
-from vse_pipe.train.schemes.options import RidgeOptions as Params
 
 
 class Ridge(ClosedForm):
@@ -22,11 +21,9 @@ class Ridge(ClosedForm):
     number of epochs.
     """
 
-    name = "ridge"
-
-    def __init__(self, setting: Setting, params: Params) -> None:
-        super().__init__(setting, params)
-        required = {"embed_size": self.images.in_features, "epochs": len(params.strengths)}
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        required = {"embed_size": self.images.in_features, "epochs": len(self.params.strengths)}
         for key, value in required.items():
             if (actual := getattr(setting.train, key)) != value:
                 raise UsageError(
