@@ -109,7 +109,7 @@ def test_the_last_row_holds(tmp_path):
     holding = _in_force(path)
     pairs = [("pair", 10, "keep"), ("pair", 12, "drop"), ("pair", 13, "picture")]
     assert _held(holding) == [*pairs, ("caption", 10, "drop")]
-    assert (holding.changed, holding.gone) == ([], [])
+    assert (holding.changed, holding.missing) == ([], [])
 
 
 ON = [
@@ -156,7 +156,7 @@ def test_a_decision_without_a_digest_or_on_what_is_gone_does_not_hold(tmp_path):
         tmp_path, _row(decision="drop", caption="a dog"), _row(kind="leak", id=9, decision="keep", sha256="x")
     )
     holding = _in_force(path)
-    assert (_held(holding), holding.changed, holding.gone) == ([], ["pair 10 of , row 2"], ["leak 9 of , row 3"])
+    assert (_held(holding), holding.changed, holding.missing) == ([], ["pair 10 of , row 2"], ["leak 9 of , row 3"])
     first, second = decisions.notes(holding)
     assert first.endswith("because their picture or caption is another one now: 1 (pair 10 of , row 2)")
     assert "is not there now: 1 (leak 9" in second

@@ -86,7 +86,7 @@ def test_a_picture_is_decoded_once_for_its_boxes_and_they_are_what_they_were(
     items = [item(tmp_path, box.address(f"{name}.jpg")) for name in "ab" for box in boxes]
     wholes = {name: images.load(tmp_path, item(tmp_path, f"{name}.jpg")) for name in "ab"}
     monkeypatch.setattr(images, "decode", counted)
-    images._whole.cache_clear()
+    images._cached_picture.cache_clear()
     with ThreadPoolExecutor(threads) as pool:
         found = list(pool.map(lambda one: images.pixels(tmp_path, one, DRAFT), items))
     assert len(decoded) == 2

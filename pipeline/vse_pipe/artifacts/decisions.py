@@ -189,20 +189,20 @@ class InForce:
     ``weight``, ``drop`` or the proposal that was taken. by_person: the last decision of everybody,
     which another one may overrule.
 
-    changed, gone: names of the findings whose decisions are not applied, because their picture or
+    changed, missing: names of the findings whose decisions are not applied, because their picture or
     caption is another one now, or is not there."""
 
     rows: pd.DataFrame
     by_person: pd.DataFrame
     changed: list[str]
-    gone: list[str]
+    missing: list[str]
 
 
 def notes(*holding: InForce) -> list[str]:
     """Sentences about what is not applied; empty if nothing."""
     names = {
         "another one now": [name for part in holding for name in part.changed],
-        "not there now": [name for part in holding for name in part.gone],
+        "not there now": [name for part in holding for name in part.missing],
     }
     return [
         f"decisions that are not applied, because their picture or caption is {reason}: {len(stale)} "

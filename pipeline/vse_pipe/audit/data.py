@@ -155,8 +155,8 @@ def _judged_pairs(
         mask &= rows[pairs.WEIGHT].to_numpy() > 0
         warn(f"audit {dataset}: the pairs of {noise} were decided on; mismatches that are left are more than it tells")
     sentences = caption_table["text"].filter(pa.array(mask)).combine_chunks()
-    caption_ids, shown = (rows[key].to_numpy()[mask] for key in ("caption_id", "image_id"))
-    image_ids, owners = np.unique(shown, return_inverse=True)
+    caption_ids, pictured = (rows[key].to_numpy()[mask] for key in ("caption_id", "image_id"))
+    image_ids, owners = np.unique(pictured, return_inverse=True)
     if len(image_ids) < FEWEST_IMAGES:
         number = f"the pairs of split {split} show {len(image_ids)} images"
         raise InputError(f"audit {dataset}: {number}; an audit compares {FEWEST_IMAGES} or more")

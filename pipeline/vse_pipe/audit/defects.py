@@ -136,11 +136,11 @@ def _picture_rows(figures: pd.DataFrame, ids: np.ndarray) -> pd.DataFrame:
         doubts[name] = doubt * _style(doubt)
     table = pd.DataFrame({"kind": "picture", "id": ids, "doubt": doubts.max(axis=1), "proposal": "drop"})
     table = table.assign(name=doubts.idxmax(axis=1))[table["doubt"] >= LEAST]
-    whys = {place: _why(name, figures.at[place, name]) for place, name in table["name"].items()}
-    return table.assign(why=pd.Series(whys, dtype=object))
+    reasons = {place: _reason(name, figures.at[place, name]) for place, name in table["name"].items()}
+    return table.assign(why=pd.Series(reasons, dtype=object))
 
 
-def _why(name: str, figure: float) -> str:
+def _reason(name: str, figure: float) -> str:
     return _FIGURES[name][1].format(figure) if name in _FIGURES else "cannot be read"
 
 
@@ -174,14 +174,14 @@ def caption_findings(captions: pa.Table) -> pd.DataFrame:
     table = table.assign(text=in_plain_form(texts).to_pandas())
     pictures = table.groupby("text")["image"].transform("nunique")
     doubts = pd.DataFrame({"in other letters than the rest": _letters(texts)}, table.index)
-    for why, pattern, doubt in _PATTERNS:
-        doubts[why] = doubt * pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
+    for reason, pattern, doubt in _PATTERNS:
+        doubts[reason] = doubt * pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
     doubts *= doubts.apply(_style)
     doubts[_OF_MANY] = np.interp(np.log(pictures), np.log([2, 3, 10, 50]), [0, 0.2, 0.5, 0.9])
     table["doubt"] = doubts.max(axis=1)
     empty = table[table["doubt"] > 0].assign(kind="caption", proposal="drop")
-    why = doubts.loc[empty.index].idxmax(axis=1)
-    empty["why"] = why.mask(why == _OF_MANY, pictures.astype(str) + " " + _OF_MANY)
+    reasons = doubts.loc[empty.index].idxmax(axis=1)
+    empty["why"] = reasons.mask(reasons == _OF_MANY, pictures.astype(str) + " " + _OF_MANY)
     return pd.concat([empty, _repeated(table)]).drop(columns=["image", "text"])
 
 
@@ -202,9 +202,9 @@ def _repeated(table: pd.DataFrame) -> pd.DataFrame:
     table["words"] = [" ".join(sorted(text.split(" "))) for text in table["text"]]
     first = table.groupby(["image", "words"]).transform("first")
     is_same = first["text"] == table["text"]
-    whys = "caption " + first["id"].astype(str) + " of this picture says the same"
-    whys += np.where(is_same, "", " in another order")
-    rows = table.assign(other=first["id"], doubt=np.where(is_same, 1.0, 0.85), why=whys)
+    reasons = "caption " + first["id"].astype(str) + " of this picture says the same"
+    reasons += np.where(is_same, "", " in another order")
+    rows = table.assign(other=first["id"], doubt=np.where(is_same, 1.0, 0.85), why=reasons)
     rows = rows[rows["id"] != rows["other"]].drop(columns="words")
     return rows.assign(kind="duplicate_caption", proposal="merge")
 

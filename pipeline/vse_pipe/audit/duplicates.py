@@ -28,11 +28,11 @@ _INDIRECT = "the same, by way of another copy,"
 
 
 def pairs_of(
-    left: np.ndarray, right: np.ndarray, doubt: np.ndarray, why: Sequence[str] | np.ndarray | str
+    left: np.ndarray, right: np.ndarray, doubt: np.ndarray, reason: Sequence[str] | np.ndarray | str
 ) -> pd.DataFrame:
     """A table of pairs."""
     columns = {"left": np.minimum(left, right), "right": np.maximum(left, right), "doubt": doubt}
-    return pd.DataFrame({**columns, "why": why}).astype({"left": np.int64, "right": np.int64, "doubt": np.float64})
+    return pd.DataFrame({**columns, "why": reason}).astype({"left": np.int64, "right": np.int64, "doubt": np.float64})
 
 
 def equal_contents(contents: pa.Array) -> pd.DataFrame:

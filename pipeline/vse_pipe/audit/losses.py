@@ -64,8 +64,8 @@ def measured(
         batch = Scored.from_scores(scores, owner, mask_same_image=True, matches=matches(pairs))
         mean = sample_losses(batch).double() * len(pairs) / (~batch.same).sum(dim=1).clamp_min(1)
         candidates = scores.float().masked_fill(batch.same, -torch.inf)
-        own = scores.diagonal().float().cpu().numpy()
-        values = mean.cpu().numpy().round(_DECIMALS), own, *_best(candidates, pairs), *_best(candidates.T, pairs)
+        diagonal = scores.diagonal().float().cpu().numpy()
+        values = mean.cpu().numpy().round(_DECIMALS), diagonal, *_best(candidates, pairs), *_best(candidates.T, pairs)
         return pd.DataFrame(dict(zip(COLUMNS, values, strict=True)), pairs)
 
     parts = console.track(map(of_batch, work), len(work), "losses of batches")

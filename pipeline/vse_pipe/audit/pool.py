@@ -79,15 +79,15 @@ class PairPool:
 
     def other_images(self, captions: ndarray, rng: np.random.Generator) -> Int[ndarray, " captions"]:
         """For each caption a random image of its fold that it is not shown with."""
-        others = np.empty_like(captions)
+        images = np.empty_like(captions)
         for fold in range(self.folds.max() + 1):
             inside = np.flatnonzero(self.caption_folds[captions] == fold)
             peers = np.flatnonzero(self.folds == fold)
             drawn = rng.integers(0, len(peers) - 1, len(inside))
             # The image of the pair is passed over: positions behind it move up by one.
             owners = self.owners[captions[inside]]
-            others[inside] = peers[drawn + (drawn >= np.searchsorted(peers, owners))]
-        return others
+            images[inside] = peers[drawn + (drawn >= np.searchsorted(peers, owners))]
+        return images
 
 
 def blocks(rows: ndarray, size: int | None = None) -> Iterator[ndarray]:

@@ -55,8 +55,8 @@ class Artefact:
         """Writes the file whole or not at all. Raises InputError with ids that occur more than once,
         and with what ``further`` says."""
         ids = table[self.unique].to_numpy() if self.unique else np.empty(0)
-        twice = list(dict.fromkeys(ids[text.repeats(ids)[0]].tolist()))[:_SHOWN]
-        lines = [f"{self.unique} {value} occurs more than once" for value in twice]
+        repeated = list(dict.fromkeys(ids[text.repeats(ids)[0]].tolist()))[:_SHOWN]
+        lines = [f"{self.unique} {value} occurs more than once" for value in repeated]
         if lines := lines + (self.further(table) if self.further else []):
             raise InputError(*(f"{folder / self.name}: {line}" for line in lines))
         write(folder / self.name, table, self.schema, metadata or {})

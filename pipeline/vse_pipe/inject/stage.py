@@ -105,7 +105,7 @@ def _decided(params: Params, noise: str, table: pa.Table, images: pa.Table, capt
     holding = decisions.in_force(rows, is_pair & ~is_elsewhere, train_images, paired.filter(train))
     elsewhere = int((is_elsewhere & rows["decision"].isin(["drop", "take"])).sum())
     if prepared is not None and Path(prepared).resolve() == file.resolve():
-        holding, elsewhere = replace(holding, gone=[]), 0  # ``prepare`` applies them
+        holding, elsewhere = replace(holding, missing=[]), 0  # ``prepare`` applies them
     for sentence in decisions.notes(holding):
         warn(f"inject {noise}: {sentence}")
     if elsewhere:

@@ -131,7 +131,7 @@ def load(root: Path, item: Item) -> Image.Image:
     if box is None:
         return decode(_content(root, item), _name(root, item))
     with _decoding_whole:
-        picture = _whole(root, address, item.sha256)
+        picture = _cached_picture(root, address, item.sha256)
     return cropped(picture, box, _name(root, item))
 
 
@@ -245,7 +245,7 @@ def _name(root: Path, item: Item) -> str:
 
 
 @lru_cache(maxsize=4)
-def _whole(root: Path, file: str, sha256: str) -> Image.Image:
+def _cached_picture(root: Path, file: str, sha256: str) -> Image.Image:
     content = read.content(root, file, file)
     _require_digest(content, sha256, str(root / file))
     return decode(content, str(root / file))

@@ -144,12 +144,12 @@ def _mentions(source: Path) -> tuple[pa.Table, pa.Table, np.ndarray, list[str]]:
     path = source / artifacts_regions.PHRASES
     if not path.is_file():
         raise InputError(f"{source} has no {path.name}; the formats entities, and shapes with phrases: true, write it")
-    every, table = artifacts_regions.read_phrases(source), artifacts_images.read(source)
+    phrases, table = artifacts_regions.read_phrases(source), artifacts_images.read(source)
     is_readable = pc.greater(table["width"], 0)
     unread = pc.sum(pc.invert(is_readable)).as_py()
     table = table.filter(is_readable)
-    rows = pc.index_in(every["image_id"].combine_chunks(), value_set=table["image_id"].combine_chunks())
-    phrases, rows = every.filter(rows.is_valid()), rows.drop_null()
+    rows = pc.index_in(phrases["image_id"].combine_chunks(), value_set=table["image_id"].combine_chunks())
+    phrases, rows = phrases.filter(rows.is_valid()), rows.drop_null()
     used, owner = np.unique(rows.to_numpy(), return_inverse=True)
     left_out = [f"the phrases of {unread} pictures that cannot be read"] * bool(unread)
     return phrases, table.take(pa.array(used)), owner, left_out

@@ -132,14 +132,14 @@ def walk(root: Path, left_out: Callable[[str, str], object] = lambda path, reaso
     def unread(error: OSError) -> None:
         left_out(error.filename, f"the folder cannot be read ({error.strerror})")
 
-    pending, seen = deque([str(root)]), set()
+    pending, real_paths = deque([str(root)]), set()
     while pending:
         for folder, folders, names in os.walk(pending.popleft(), onerror=unread):
-            if (real := os.path.realpath(folder)) in seen:
+            if (real := os.path.realpath(folder)) in real_paths:
                 left_out(folder, "a link to a folder that is read already")
                 folders.clear()
                 continue
-            seen.add(real)
+            real_paths.add(real)
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             pending.extend(filter(os.path.islink, (f"{folder}/{name}" for name in folders)))
             prefix = f"{folder}/".removeprefix(f"{root}/")

@@ -290,11 +290,11 @@ class Alignment(nn.Module):
         raw = (images.flatten(0, 1) @ portion.vectors.t()).unflatten(0, images.shape[:2])
         weights = [unit_sums(chunk, inner, temperature).flatten(2) for chunk in portion.chunks(raw, 2)]
         of_images, of_captions = pooled
-        ones = images.new_ones(len(images), 1, len(of_captions))
-        whole = alignments(of_images[:, None], of_captions, ones, self.sim_tranglo_w)
+        unit_weights = images.new_ones(len(images), 1, len(of_captions))
+        coarse = alignments(of_images[:, None], of_captions, unit_weights, self.sim_tranglo_w)
         local = alignments(images, portion.vectors, torch.cat(weights, dim=2), self.sim_tranloc_w)
         captions = [count for count, _ in portion.shapes]
-        return zip(whole[:, :, None].split(captions, dim=1), portion.chunks(local, 1), strict=True)
+        return zip(coarse[:, :, None].split(captions, dim=1), portion.chunks(local, 1), strict=True)
 
 
 def unit_sums(

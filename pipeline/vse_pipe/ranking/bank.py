@@ -87,8 +87,8 @@ class Shares:
         parts = []
         for _, strip in scores.blocks():
             largest, query = strip.max(dim=0, keepdim=True)
-            others = strip.scatter(0, query, -torch.inf)
-            parts.append(cls(beta, largest[0], fragments.column_log_sums(others * beta)))
+            remainder = strip.scatter(0, query, -torch.inf)
+            parts.append(cls(beta, largest[0], fragments.column_log_sums(remainder * beta)))
         return reduce(cls._joined, parts)
 
     def _joined(self, part: "Shares") -> "Shares":

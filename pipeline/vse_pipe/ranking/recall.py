@@ -117,8 +117,8 @@ class Truth:
 
     def holds(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Whether each item is correct for its query, bool (pairs,)."""
-        wanted = rows * self.columns + columns
-        return self._cells[np.searchsorted(self._cells[:-1], wanted)] == wanted
+        cells = rows * self.columns + columns
+        return self._cells[np.searchsorted(self._cells[:-1], cells)] == cells
 
     @cached_property
     def _cells(self) -> Int[np.ndarray, " pairs_and_one"]:

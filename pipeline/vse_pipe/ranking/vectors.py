@@ -162,11 +162,11 @@ class Vectors:
         images, captions = self.images.split(name), self.captions.split(name)
         if paired and len(self.captions.ids):
             self._require_pairs(images, captions)
-        seen, said = (torch.from_numpy(side.vectors).to(device) for side in (images, captions))
+        pictures, words = (torch.from_numpy(side.vectors).to(device) for side in (images, captions))
         if images.lengths is not None:
-            seen = seen.unflatten(0, (-1, int(self.images.about["regions"])))
-        texts = said if captions.lengths is None else Words(said, torch.from_numpy(captions.lengths))
-        return Split(images.ids, captions.ids, captions.image_ids, seen, texts)
+            pictures = pictures.unflatten(0, (-1, int(self.images.about["regions"])))
+        texts = words if captions.lengths is None else Words(words, torch.from_numpy(captions.lengths))
+        return Split(images.ids, captions.ids, captions.image_ids, pictures, texts)
 
     def _require_pairs(self, images: Side, captions: Side) -> None:
         if len(captions.ids) and (captions.image_ids == NO_IMAGE).all():

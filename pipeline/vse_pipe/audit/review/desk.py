@@ -144,7 +144,7 @@ def open_desk(dataset: str, noise: str | None, path: Path | None) -> ReviewDesk:
     findings = _findings(source, prepared)
     desk = ReviewDesk(path or Path(decisions.NAME), findings, prepared)
     # What is gone was dropped by ``prepare``.
-    for sentence in decisions.notes(replace(desk.holding(), gone=[])):
+    for sentence in decisions.notes(replace(desk.holding(), missing=[])):
         warn(f"{desk.path}: {sentence}")
     return desk
 
