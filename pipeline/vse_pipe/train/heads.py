@@ -208,10 +208,10 @@ def packed(rows: Tensor, lengths: Int[Tensor, " sets"]) -> PackedSequence:
     return PackedSequence(flat.data, flat.batch_sizes, order, back)
 
 
-def padded(packed: PackedSequence, longest: int | None = None, value: float = 0.0) -> Float[Tensor, "sets longest dim"]:
+def padded(packed: PackedSequence, longest: int) -> Float[Tensor, "sets longest dim"]:
     """As ``pad_packed_sequence``, whose lengths a GPU would have to be waited for."""
     inputs = PackedSequence(packed.data, packed.batch_sizes)
-    rows = pad_packed_sequence(inputs, batch_first=True, padding_value=value, total_length=longest)[0]
+    rows = pad_packed_sequence(inputs, batch_first=True, total_length=longest)[0]
     return rows if packed.unsorted_indices is None else rows.index_select(0, packed.unsorted_indices)
 
 

@@ -131,8 +131,25 @@ def test_autocast_rounds_the_products_only():
 
 
 def test_a_gru_that_autocast_would_make_float16_stays_float32(monkeypatch):
-    monkeypatch.setattr(gru, "_HALVED_ON", "cpu")
+    monkeypatch.setattr(gru, "_CUDNN", "cpu")
     encoder, tokens = _encoder(bidirectional=True), _padded([[1, 2, 3, 4], [5, 6]])
     exact = encoder(*tokens)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(encoder(*tokens), exact)
+
+
+@pytest.mark.parametrize(("pooling", "layers"), list(product(POOLINGS, (1, 2))))
+def test_padding_as_a_gpu_reads_it_gives_the_values_and_gradients_of_packed_words(pooling, layers, monkeypatch):
+    encoder = _encoder(pooling=pooling, layers=layers).double()
+    tokens = _padded([[1, 2, 3], [5], [6, 7, 8, 9, 1]], extra=2)
+
+    def read() -> list[torch.Tensor]:
+        encoder.zero_grad()
+        vectors = [encoder(*tokens), encoder.words(*tokens)]
+        sum((side**3).sum() for side in vectors).backward()
+        return [*vectors, *(weight.grad.clone() for weight in encoder.parameters())]
+
+    of_packed = read()
+    monkeypatch.setattr(gru, "_CUDNN", "cpu")
+    monkeypatch.setattr(gru, "packed", None)
+    torch.testing.assert_close(read(), of_packed, rtol=1e-9, atol=1e-12)

@@ -1,10 +1,9 @@
 """Word embeddings and a GRU; a caption's vector is the last state or a pooling of all."""
 
-import contextlib
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
@@ -12,8 +11,9 @@ from vse_pipe.core.devices import sent
 from vse_pipe.train.encoders.options import TextGruOptions as Params
 from vse_pipe.train.heads import GPO, l2norm_eps, linear, packed, padded, thinned, unit
 
-# Where autocast makes a GRU float16, whatever its own type is; losses are not scaled for that.
-_HALVED_ON = "cuda"
+# Where cuDNN computes the GRU. Autocast makes it float16 there, whatever its own type is, and losses
+# are not scaled for that.
+_CUDNN = "cuda"
 
 
 class GRUTextEncoder(nn.Module):
@@ -61,8 +61,9 @@ class GRUTextEncoder(nn.Module):
         self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " captions"]
     ) -> Float[Tensor, "captions dim"]:
         """A vector for each caption. lengths: 1 to L, on the CPU."""
-        drop = self.params.drop_words if self.training else 0.0
-        return unit(self.fc(self._pooled(*self._read(tokens, lengths, drop))), self.params)
+        if self.training and self.params.drop_words:
+            tokens, lengths = self._thinned(tokens, lengths)
+        return unit(self.fc(self._pooled(tokens, lengths)), self.params)
 
     def words(
         self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " captions"]
@@ -72,34 +73,56 @@ class GRUTextEncoder(nn.Module):
         Source: SGRAF ``EncoderText``, equal in SCAN and L2RM. Pooling, drop_words, projection and
         use_abs are not applied.
         """
-        return l2norm_eps(padded(self._read(tokens, lengths)[0], tokens.shape[1]))
+        return l2norm_eps(self._states(tokens, lengths))
 
-    def _read(self, tokens: Tensor, lengths: Tensor, drop: float = 0.0) -> tuple[PackedSequence, Tensor, Tensor]:
-        """Every token's state and (B, embed_size) final states, directions averaged, and the
-        lengths that were read. drop: share of the tokens to drop."""
-        if drop:
-            mask = thinned(torch.arange(tokens.shape[1]) < lengths[:, None], drop)
-            order = (~mask).to(torch.int8).argsort(dim=1, stable=True)
-            tokens, lengths = tokens.gather(1, sent(order, tokens.device)), mask.sum(dim=1)
-        ids = packed(tokens, lengths)
-        device = tokens.device.type
-        exact = torch.autocast(device, enabled=False) if device == _HALVED_ON else contextlib.nullcontext()
-        with exact:
-            states, final = self.rnn(_with_data(ids, self.dropout(self.embed(ids.data))))
-        if not self.params.bidirectional:
-            return states, final[-1], lengths
-        both = states.data.unflatten(-1, (2, -1)).mean(dim=-2)
-        return _with_data(states, both), final[-2:].mean(dim=0), lengths
+    def _thinned(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens that stay, in their order, and their lengths."""
+        mask = thinned(_present(tokens, lengths), self.params.drop_words)
+        order = (~mask).to(torch.int8).argsort(dim=1, stable=True)
+        return tokens.gather(1, sent(order, tokens.device)), mask.sum(dim=1)
 
-    def _pooled(self, states: PackedSequence, final: Tensor, lengths: Tensor) -> Tensor:
+    def _pooled(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         if self.params.pooling == "last":
-            return final
-        if self.params.pooling == "max":
-            return padded(states, value=-math.inf).max(dim=1).values
-        rows = padded(states)
+            return self._states(tokens, lengths, last=True)
+        rows, present = self._states(tokens, lengths), _present(tokens, lengths)
         if self.gpo is not None:
-            return self.gpo(rows, torch.arange(rows.shape[1]) < lengths[:, None])
+            return self.gpo(rows, present)
+        if self.params.pooling == "max":
+            return rows.masked_fill(~sent(present, rows.device)[..., None], -math.inf).max(dim=1).values
         return rows.sum(dim=1) / sent(lengths, rows.device)[:, None]
+
+    def _states(self, tokens: Tensor, lengths: Tensor, last: bool = False) -> Tensor:
+        """(B, L, embed_size), directions averaged, zero past the end of a caption; with ``last``
+        the (B, embed_size) final states."""
+        if tokens.device.type != _CUDNN:
+            return self._of_packed(tokens, lengths, last)
+        with torch.autocast(_CUDNN, enabled=False):
+            read = self._of_packed if self.params.bidirectional else self._of_padded
+            return read(tokens, lengths, last)
+
+    def _of_padded(self, tokens: Tensor, lengths: Tensor, last: bool) -> Tensor:
+        """Padding follows the words and changes no earlier state of one direction. A GPU packs word
+        by word, and to read padding costs it less."""
+        states = self.rnn(self.dropout(self.embed(tokens)))[0]
+        chosen = _present(tokens, lengths)
+        if last:
+            chosen &= ~_present(tokens, lengths - 1)
+        states = states.masked_fill(~sent(chosen, states.device)[..., None], 0.0)
+        return states.sum(dim=1) if last else states
+
+    def _of_packed(self, tokens: Tensor, lengths: Tensor, last: bool) -> Tensor:
+        ids = packed(tokens, lengths)
+        states, final = self.rnn(_with_data(ids, self.dropout(self.embed(ids.data))))
+        if last:
+            return final[-2:].mean(dim=0) if self.params.bidirectional else final[-1]
+        if self.params.bidirectional:
+            states = _with_data(states, states.data.unflatten(-1, (2, -1)).mean(dim=-2))
+        return padded(states, tokens.shape[1])
+
+
+def _present(tokens: Tensor, lengths: Tensor) -> Bool[Tensor, "captions length"]:
+    """Whether a place holds a token, on the CPU."""
+    return torch.arange(tokens.shape[1]) < lengths[:, None]
 
 
 def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:
