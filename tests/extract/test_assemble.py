@@ -12,9 +12,8 @@ from tests.extract import project
 from tests.extract.project import OUT
 from vse_pipe.artifacts import features
 from vse_pipe.core.errors import IntegrityError
-from vse_pipe.extract.assemble import assemble
 from vse_pipe.extract.job import Job, Output, Shard, plan
-from vse_pipe.extract.shards import Shards, read
+from vse_pipe.extract.shards import Shards, assemble, read
 
 
 @pytest.fixture

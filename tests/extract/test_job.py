@@ -21,7 +21,7 @@ def test_all_code_that_an_extraction_runs_counts_or_is_known_to_decide_nothing()
     """A new module must be imported by the work on an image or a batch, or be named here: parameters, and what puts finished
     parts together. Members do not share what they do not use."""
     work = code.closure(job._WORK)
-    assert room(code.closure(["vse_pipe.extract.stage"]) - work) == {"assemble", "shards", "stage"}
+    assert room(code.closure(["vse_pipe.extract.stage"]) - work) == {"shards", "stage"}
     members = {name: code.closure([BACKBONES.module(name)]) for name in BACKBONES.names()}
     assert "pair" not in room(members["vgg19"])
     assert "published" not in room(members["open_clip"])

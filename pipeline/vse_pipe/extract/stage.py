@@ -17,9 +17,8 @@ from vse_pipe.artifacts import features as artefact
 from vse_pipe.core import locks
 from vse_pipe.core.console import say, track
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
-from vse_pipe.extract.assemble import assemble
 from vse_pipe.extract.job import Earlier, Job, Shard, plan, with_reused_rows
-from vse_pipe.extract.shards import Shards
+from vse_pipe.extract.shards import Shards, assemble
 from vse_pipe.project import paths
 from vse_pipe.project.params.nodes import LOCAL, EngineParams
 from vse_pipe.project.params.typed import FeatureSet, Params

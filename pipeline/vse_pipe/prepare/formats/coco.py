@@ -14,24 +14,23 @@ from vse_pipe.prepare import shards
 from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.captions import caption
-from vse_pipe.prepare.documents import STRICT, Id, parse
 from vse_pipe.prepare.formats.options import CocoOptions as Params
 
 
-@checked(config=STRICT, slots=True)
+@checked(config=sources.STRICT, slots=True)
 class _Picture:
-    id: Id
+    id: sources.Id
     file_name: str
 
 
-@checked(config=STRICT, slots=True)
+@checked(config=sources.STRICT, slots=True)
 class _Annotation:
-    id: Id
-    image_id: Id
+    id: sources.Id
+    image_id: sources.Id
     caption: str | None
 
 
-@checked(config=STRICT, slots=True)
+@checked(config=sources.STRICT, slots=True)
 class _Annotations:
     images: list[_Picture]
     annotations: list[_Annotation]
@@ -47,7 +46,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     assembly = Assembly(root)
     places: dict[str, str] = {}
     for path, split in documents:
-        content, of_image = parse(path, _Annotations), defaultdict(list)
+        content, of_image = sources.parse(path, _Annotations), defaultdict(list)
         folder = f"{params.folder(path)}/".removeprefix("/")
         for annotation in content.annotations:
             of_image[annotation.image_id].append(annotation)

@@ -13,27 +13,26 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.assembly import Assembly
 from vse_pipe.prepare.captions import caption
-from vse_pipe.prepare.documents import STRICT, Id, parse
 from vse_pipe.prepare.formats.options import KarpathyOptions as Params
 
 
-@checked(config=STRICT, slots=True)
+@checked(config=sources.STRICT, slots=True)
 class _Sentence:
     raw: str | None
-    sentid: Id | None = None
-    imgid: Id | None = None
+    sentid: sources.Id | None = None
+    imgid: sources.Id | None = None
 
 
-@checked(config=STRICT, slots=True)
+@checked(config=sources.STRICT, slots=True)
 class _Entry:
     filename: str
     split: str
     sentences: list[_Sentence]
     filepath: str = ""
-    imgid: Id | None = None
+    imgid: sources.Id | None = None
 
 
-@checked(config=STRICT, slots=True)
+@checked(config=sources.STRICT, slots=True)
 class _Document:
     images: list[_Entry]
 
@@ -45,7 +44,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     Raises InputError naming the entry for a field that is missing or of the wrong type, a repeated
     id or file name, an unknown split, a sentence of another image."""
     document = _find(sources.existing(source))
-    entries = parse(document, _Document).images
+    entries = sources.parse(document, _Document).images
     if not any(entry.sentences for entry in entries):
         raise InputError(f"{document}: no image has a sentence")
     # Numbers that begin anew in each image are no ids.
