@@ -17,9 +17,9 @@ from vse_pipe.evaluate.ensemble import load_embeddings
 from vse_pipe.evaluate.measure import results
 from vse_pipe.evaluate.task import Task, Untuned
 from vse_pipe.project import paths
-from vse_pipe.project.params import criteria as grammar
 from vse_pipe.project.params.schema import BM25
 from vse_pipe.project.params.typed import Params
+from vse_pipe.project.registry import ends_in_matching
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.criteria import Criterion
 
@@ -135,7 +135,7 @@ def _complete(out: Path, folder: Path, unmeasured: dict[str, str]) -> dict[str, 
 
 def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
     node = params.ensembles.get(run)
-    if node is not None and node.rescore and (matchings := [*filter(grammar.matches, inferences)]):
+    if node is not None and node.rescore and (matchings := [*filter(ends_in_matching, inferences)]):
         raise UsageError(
             f"{matchings[0]} matches all queries at once and ensemble '{run}' rescores, with one scale for a query "
             f"only; rank it under {', '.join(params.ranked_under(run)) or 'nns'}"

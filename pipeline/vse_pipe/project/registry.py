@@ -259,3 +259,24 @@ RUN_FAMILIES: dict[str, Family] = {
     "image": IMAGE_ENCODERS,
     "sampler": SAMPLERS,
 }
+
+
+def criterion_parts(criterion: str) -> list[str]:
+    """The members in a name of ``grid.inferences``: a criterion, or ``rescoring+matching``. Raises
+    UnknownMember for parts that do not exist or fit together."""
+    names = criterion.split("+")
+    traits = [INFERENCES.traits(name) for name in names]
+    if len(names) > 1 and ([trait.matches for trait in traits] != [False, True] or not traits[0].comparable_rows):
+        text = "expected one, or a rescoring with scores of one scale before a matching, such as is+rgm"
+        raise UnknownMember(f"inference criterion '{criterion}': {text}")
+    return names
+
+
+def ends_in_matching(criterion: str) -> bool:
+    return INFERENCES.traits(criterion_parts(criterion)[-1]).matches
+
+
+def check_criterion(criterion: str) -> str:
+    """``criterion``. Raises as ``criterion_parts``."""
+    criterion_parts(criterion)
+    return criterion

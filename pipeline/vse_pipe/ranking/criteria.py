@@ -12,8 +12,7 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core import console
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.params import criteria as grammar
-from vse_pipe.project.registry import INFERENCES, Member
+from vse_pipe.project.registry import INFERENCES, Member, criterion_parts, ends_in_matching
 from vse_pipe.ranking import both_ways, evaluation
 from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
@@ -88,8 +87,8 @@ def parse(name: str, options: dict[str, Strict]) -> Criterion:
     """options: parameters by member; missing members get their defaults.
 
     Raises UnknownMember for parts that do not exist or fit together."""
-    members = [_member(part, options) for part in grammar.parts(name)]
-    matching = members.pop() if grammar.matches(name) else None
+    members = [_member(part, options) for part in criterion_parts(name)]
+    matching = members.pop() if ends_in_matching(name) else None
     return Criterion(name, members[0] if members else _member(PLAIN, options), matching)
 
 

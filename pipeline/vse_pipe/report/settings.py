@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from vse_pipe.project.params import sweeps
 from vse_pipe.project.params.schema import EPOCH, SweepNode
-from vse_pipe.project.params.typed import Params
+from vse_pipe.project.params.typed import Params, flat
 from vse_pipe.report.results import Results, RunResult, TrainedRun, best_epoch
 
 MEMBERS = ("sampler", "loss", "scheme", "similarity", "text", "image")
@@ -53,7 +52,7 @@ def _untuned(metrics: dict) -> dict[str, str]:
 
 def listed(values: dict) -> str:
     """``gamma 30, epsilon 0.2``; options of options as ``address.option``."""
-    return ", ".join(f"{key} {value_text(value)}" for key, value in sweeps.flat(values).items())
+    return ", ".join(f"{key} {value_text(value)}" for key, value in flat(values).items())
 
 
 def value_text(value: object) -> str:
@@ -132,7 +131,7 @@ def _sweep(name: str, node: SweepNode, runs: dict[str, RunResult], params: Param
     histories = {model.name: model.history for run in node.runs for model in _models(runs[run])}
     if node.x == EPOCH:
         return Sweep(name, node, [], [], histories)
-    values = {run: sweeps.value(params, run, node.x) for run in node.runs}
+    values = {run: params.number(run, node.x) for run in node.runs}
     points = [_point(runs[run], node, values[run]) for run in sorted(node.runs, key=values.__getitem__)]
     return Sweep(name, node, points, [_point(runs[run], node, None) for run in node.baselines], histories)
 

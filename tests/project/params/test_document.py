@@ -7,7 +7,7 @@ import pytest
 from tests.rules.sources import ROOT
 from vse_pipe.project.params import overlay
 from vse_pipe.project.params.document import parse_yaml, with_overrides
-from vse_pipe.project.params.editing import edited
+from vse_pipe.project.params.overlay import edited
 
 SHIPPED = (ROOT / "params.yaml").read_text(encoding="utf-8")
 

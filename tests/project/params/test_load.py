@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params, write_params
 from vse_pipe.core.errors import ParamsError, UsageError
-from vse_pipe.project.params import overlay, sweeps
+from vse_pipe.project.params import overlay
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.nodes import EngineParams
@@ -165,7 +165,7 @@ def test_a_packaged_sweep_takes_the_values_of_its_paper(params):
     overlay.apply(params, "sweep_k", [])
     loaded = load(params)
     node = loaded.report.sweeps["k"]
-    assert [sweeps.value(loaded, run, node.x) for run in node.runs] == [1, 2, 3, 5, 10, 20]
+    assert [loaded.number(run, node.x) for run in node.runs] == [1, 2, 3, 5, 10, 20]
     drawn = (run for one in loaded.report.sweeps.values() for run in (*one.runs, *one.baselines))
     assert set(loaded.runs) == set(drawn)
 

@@ -6,7 +6,6 @@ from tests.resolved import resolved
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.core.errors import ParamsError
-from vse_pipe.project.params import sweeps
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load_measuring
 
@@ -33,12 +32,12 @@ def sweeps_loaded(path, **changes):
 @pytest.mark.parametrize(("x", "expected"), [("train.lr", [0.01, 0.5, 0.01]), ("noise.rate", [0.0, 0.0, 0.5])])
 def test_a_value_is_read_from_the_resolved_run(tmp_path, x, expected):
     params = sweeps_loaded(tmp_path, x=x, runs=["a", "b", "c"])
-    assert [sweeps.value(params, run, x) for run in "abc"] == expected
+    assert [params.number(run, x) for run in "abc"] == expected
 
 
 def test_a_sweep_has_runs_of_one_data_set_whose_own_options_count_and_no_blame_for_a_broken_one(tmp_path):
     params = sweeps_loaded(tmp_path, x="loss.margin")
-    assert [sweeps.value(params, run, "loss.margin") for run in "ab"] == [0.2, 0.4]
+    assert [params.number(run, "loss.margin") for run in "ab"] == [0.2, 0.4]
     report = {"sweeps": {"s": {"x": "train.lr", "runs": ["near"], "baselines": ["far"]}}}
     message = r"sweeps\.s\.runs: all runs must be of one data set, but 'near' is of 'toy' and 'far' is of 'more'"
     with pytest.raises(ParamsError, match=message):

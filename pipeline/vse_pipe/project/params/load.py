@@ -11,11 +11,11 @@ from pydantic import BaseModel, ValidationError
 from vse_pipe.core.errors import ParamsError
 from vse_pipe.core.strict import Problem, Strict, in_words
 from vse_pipe.project import paths
-from vse_pipe.project.params import criteria, relations, schema, sweeps, typed
+from vse_pipe.project.params import relations, schema, typed
 from vse_pipe.project.params.document import read_document, with_overrides
 from vse_pipe.project.params.nodes import NoiseNode, RunNode
 from vse_pipe.project.params.typed import Member, Params, Run
-from vse_pipe.project.registry import INFERENCES, RUN_FAMILIES
+from vse_pipe.project.registry import INFERENCES, RUN_FAMILIES, criterion_parts
 
 Model = TypeVar("Model", bound=BaseModel)
 Groups = dict[str, tuple[str, ...]]
@@ -35,7 +35,7 @@ def load(path: Path, overrides: list[str] | None = None, further: Iterable[Check
     runs, unfit = _runs(root)
     _require(file, [*unfit, *(problem for check in (relations.problems, *further) for problem in check(root))])
     params = _params(root, runs)
-    _require(file, (*sweeps.problems(params), *_ensembles(params)))
+    _require(file, (*_sweeps(params), *_ensembles(params)))
     return params
 
 
@@ -121,7 +121,7 @@ def _transfers(nodes: dict[str, schema.TransferNode], groups: Groups) -> tuple[d
 
 def _inference(root: schema.Root) -> dict[str, Strict]:
     """Options of the criteria that rank every run, and of all others in the file."""
-    names = {*root.inference, *(part for entry in root.grid.inferences for part in criteria.parts(entry))}
+    names = {*root.inference, *(part for entry in root.grid.inferences for part in criterion_parts(entry))}
     return {name: INFERENCES.read(name, root.inference.get(name, {})) for name in sorted(names)}
 
 
@@ -155,6 +155,14 @@ def _run(root: schema.Root, node: RunNode, place: tuple[str, ...], problems: lis
         members[key] = Member(name, merged(partial(family.read, name), shared, changes, "options", key))
     train = merged(schema.TrainParams.model_validate, root.train.model_dump(), node.train, "train")
     return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row)
+
+
+def _sweeps(params: Params) -> Iterator[Problem]:
+    """Runs without a number at the address of their sweep."""
+    for name, sweep in params.report.sweeps.items():
+        for run in sweep.runs if sweep.x != schema.EPOCH else ():
+            if params.number(run, sweep.x) is None:
+                yield ("report", "sweeps", name, "x"), f"run '{run}' has no number at '{sweep.x}'"
 
 
 def _ensembles(params: Params) -> Iterator[Problem]:

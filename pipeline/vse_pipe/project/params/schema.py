@@ -16,7 +16,6 @@ from pydantic import (
 
 from vse_pipe.core.strict import Digest, Strict, Width, in_words, invalid
 from vse_pipe.project import paths, registry
-from vse_pipe.project.params import criteria
 from vse_pipe.project.params.nodes import (
     DISTINCT,
     Dataset,
@@ -32,7 +31,7 @@ from vse_pipe.project.params.nodes import (
     TeacherNode,
     TextSet,
 )
-from vse_pipe.project.registry import Family
+from vse_pipe.project.registry import Family, check_criterion
 
 # Options that change no weight of a model.
 NO_WEIGHT = {"processes", "stop_when_dead"}
@@ -261,7 +260,7 @@ class ReportParams(Strict):
 class GridParams(Strict):
     """grid: which criteria rank every run."""
 
-    inferences: list[Annotated[str, AfterValidator(criteria.checked)]] = Field(min_length=1)
+    inferences: list[Annotated[str, AfterValidator(check_criterion)]] = Field(min_length=1)
     """members of the family inference, or ``rescoring+matching``"""
 
 

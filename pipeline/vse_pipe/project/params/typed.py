@@ -2,15 +2,20 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.params import criteria, schema
+from vse_pipe.project.params import schema
 from vse_pipe.project.params.nodes import Dataset as Dataset
 from vse_pipe.project.params.nodes import EngineParams
 from vse_pipe.project.params.nodes import FeatureSet as FeatureSet
 from vse_pipe.project.params.nodes import TextSet as TextSet
 from vse_pipe.project.registry import Member as Member
+from vse_pipe.project.registry import ends_in_matching
+
+# Entries of a run that name a node; their values are the options of the node's member.
+_NODES = {"dataset": "datasets", "features": "features", "texts": "texts", "noise": "noises"}
 
 
 @dataclass(frozen=True)
@@ -122,4 +127,23 @@ class Params:
         matching: its queries have different scales."""
         node = self.ensembles.get(name)
         is_rescored = node is not None and node.rescore is not None
-        return [entry for entry in self.grid.inferences if not (is_rescored and criteria.matches(entry))]
+        return [entry for entry in self.grid.inferences if not (is_rescored and ends_in_matching(entry))]
+
+    def number(self, run: str, address: str) -> Any:
+        """The number at an address such as ``loss.margin`` in a run, or in its first seed: the
+        seeds differ in nothing else. None where there is none."""
+        key, _, option = address.partition(".")
+        part = getattr(self.runs[self.models(run)[0]], key, None)
+        if key in _NODES and (node := getattr(self, _NODES[key]).get(part)):
+            part = next(entry for entry in vars(node).values() if isinstance(entry, Member))
+        options = part.params if isinstance(part, Member) else part
+        number = flat(options.model_dump()).get(option) if isinstance(options, Strict) else None
+        return number if type(number) in (int, float) else None
+
+
+def flat(values: dict, prefix: str = "") -> dict[str, Any]:
+    """The leaves of nested dictionaries, with keys ``outer.inner``."""
+    leaves: dict[str, Any] = {}
+    for key, value in values.items():
+        leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return leaves
