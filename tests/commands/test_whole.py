@@ -16,8 +16,8 @@ from tests.prepare._data import picture
 from tests.toy_project import PARAMS
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
+from vse_pipe.search.app import create
 from vse_pipe.search.engine import Engine
-from vse_pipe.search.serve.app import create
 
 SPLITS = {"train": 12, "val": 4, "test": 5}
 WORDS = ["red", "blue", "green", "dog"]

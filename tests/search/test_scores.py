@@ -9,8 +9,8 @@ from vse_pipe.artifacts import embeddings, identity
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.project import paths
+from vse_pipe.search.engine import best_places
 from vse_pipe.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Limits, Term, parse
-from vse_pipe.search.scoring import best_places
 
 TEST = SPLITS.count("test")
 ALL = Limits(10**4)

@@ -38,7 +38,7 @@ def serve(
     criteria = vectors.criteria_named(inference)
     if run is not None:
         _project.one_run(run, params, ranked=True)
-    from vse_pipe.search.serve.server import listen
+    from vse_pipe.search.server import listen
 
     with listen(host, port) as listening:
         reason = "as asked"
@@ -72,8 +72,8 @@ def _warm(engine) -> None:
 
 def _answer(engines: dict, host: str, listening, reason: str) -> None:
     from vse_pipe.report.formatting import plural
-    from vse_pipe.search.serve import server
-    from vse_pipe.search.serve.app import create
+    from vse_pipe.search import server
+    from vse_pipe.search.app import create
 
     hosts = _hosts(host, listening, "search and see the pictures")
     first = next(iter(engines.values()))
@@ -85,7 +85,7 @@ def _answer(engines: dict, host: str, listening, reason: str) -> None:
 
 def _hosts(host: str, listening, deeds: str) -> list[str]:
     """Accepted names in the Host header; warns where others can reach the page. deeds: of these."""
-    from vse_pipe.search.serve import server
+    from vse_pipe.search import server
 
     bound, port = listening.getsockname()[:2]
     hosts = server.accepted_hosts(host, bound)
@@ -153,7 +153,7 @@ def _name_of(reviewer: str | None) -> str:
 
 def _reviewed(desk: "ReviewDesk", name: str, host: str, port: int) -> None:
     from vse_pipe.audit.review.app import create
-    from vse_pipe.search.serve import server
+    from vse_pipe.search import server
 
     with server.listen(host, port) as listening:
         hosts = _hosts(host, listening, f"decide as {name} and see the pictures")

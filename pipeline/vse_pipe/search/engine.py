@@ -3,11 +3,14 @@
 import copy
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import RLock
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+import torch
+from jaxtyping import Float, Float32, Int64
 
 from vse_pipe.artifacts.catalogue import Catalogue
 from vse_pipe.core.devices import resolve_device
@@ -16,13 +19,17 @@ from vse_pipe.pictures import images
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.criteria import foldable
+from vse_pipe.ranking.fragments import Several, Sides, plain
 from vse_pipe.search import correction, query
 from vse_pipe.search.correction import Correction
-from vse_pipe.search.network import SPLITS, EncodedQuery, open_run
+from vse_pipe.search.network import SPLITS, EncodedQuery, Network, open_run
 from vse_pipe.search.query import TO_IMAGES, Answer, Hit, Limits, Term
-from vse_pipe.search.scoring import Scoring, best_places
 
 _TEN = Limits()
+# Values of vectors in a tile, where a similarity makes copies, and items with fragments in a tile.
+_NUMBERS, _TILE = 1 << 24, 2048
+# Below this length a sum of unit vectors is only rounding error.
+_NOTHING = 1e-5
 
 
 class Engine:
@@ -43,7 +50,7 @@ class Engine:
         self.counts = {"images": len(items.image_ids), "captions": len(items.caption_ids)}
         self.left_out = self._network.left_out
         self.named = self._catalogue.has_named_images
-        self._lock, self._scoring = RLock(), Scoring(self._network)
+        self._lock = RLock()
         self._corrections: dict[str, Correction] = {}
 
     @classmethod
@@ -69,10 +76,10 @@ class Engine:
         return self.ask((Term(query.TEXT, text),), Limits(k))
 
     def ask(self, parts: Sequence[Term], limits: Limits = _TEN) -> Answer:
-        """The items that fit a query of any parts, see ``Scoring.scores``, corrected by the bank of
+        """The items that fit a query of any parts, see ``scores``, corrected by the bank of
         their direction. Images of the query are no hits.
 
-        Raises as ``query.direction``, ``Catalogue.fitting`` and ``Scoring.scores``, InputError
+        Raises as ``query.direction``, ``Catalogue.fitting`` and ``scores``, InputError
         without a known word, for a file that is no picture and for an unknown image.
         """
         direction = query.direction(parts, limits.to, self.counts["captions"])
@@ -83,7 +90,7 @@ class Engine:
         started = time.monotonic()
         mask, narrowed = self._mask(parts, limits, direction)
         encoded = [self._encoded(part) for part in parts]
-        raw = self._scoring.scores(parts, [row.side for row in encoded], direction)
+        raw = scores(self._network, parts, [row.side for row in encoded], direction)
         corrected = self.correction(direction).apply(raw)
         places = np.flatnonzero(mask)
         places = places[best_places(corrected[places], limits.offset + limits.k)[limits.offset :]]
@@ -174,3 +181,73 @@ class Engine:
             width=width,
             height=height,
         )
+
+
+def scores(
+    network: Network, parts: Sequence[Term], sides: Sequence[Sides], direction: str
+) -> Float32[np.ndarray, " items"]:
+    """Scores of the items. sides: one row for each part.
+
+    A single part that the model compares with the items has the model's score. In a joint space
+    several parts are one query: the weighted sum of their unit vectors, scaled to unit length.
+    Without a joint space the score is ``sum(w * s) / sum(|w|)``
+    over the parts. Raises UsageError if the model cannot compare a part with the items,
+    InputError if the parts cancel out.
+    """
+    weights = [part.weight for part in parts]
+    comparable = all(_is_native(part, direction) for part in parts)
+    if len(parts) == 1 and comparable:
+        return _compared(network, sides[0], direction)
+    if network.is_joint:
+        return _compared(network, _sum(sides, weights), direction)
+    if not comparable:
+        items, kind = ("images", "text") if direction == TO_IMAGES else ("captions", "pictures")
+        raise UsageError(
+            f"this model compares images with captions alone, not in one space of vectors: its {items} are searched with {kind}"
+        )
+    scaled = [weight * _compared(network, side, direction) for side, weight in zip(sides, weights, strict=True)]
+    return np.asarray(sum(scaled) / sum(map(abs, weights)))
+
+
+def _compared(network: Network, side: Sides, direction: str) -> Float32[np.ndarray, " items"]:
+    """The model's scores. Images are the first argument of a similarity, captions the second."""
+    split, similarity = network.items, network.similarity
+    items: Any = split.images if direction == TO_IMAGES else split.captions
+    size = max(1, _NUMBERS // items.shape[1]) if plain(items) else _TILE
+    tiles = [items[start : start + size] for start in range(0, len(items), size)]
+    with torch.inference_mode():
+        if direction == TO_IMAGES:
+            rows = torch.cat([similarity(tile, side)[:, 0] for tile in tiles])
+        else:
+            rows = torch.cat([similarity(side, tile)[0] for tile in tiles])
+    return rows.cpu().numpy()
+
+
+def _is_native(part: Term, direction: str) -> bool:
+    """Does the model compare parts of this kind with the items?"""
+    return (part.kind == query.TEXT) == (direction == TO_IMAGES)
+
+
+def _sum(sides: Sequence[Any], weights: Sequence[float]) -> Any:
+    first = sides[0]
+    if isinstance(first, Several):
+        columns = zip(*(side.parts for side in sides), strict=True)
+        return replace(first, parts=tuple(_sum(parts, weights) for parts in columns))
+    units = torch.nn.functional.normalize(torch.cat(list(sides)), dim=1)
+    total = (units * units.new_tensor(weights)[:, None]).sum(dim=0, keepdim=True)
+    length = float(total.norm())
+    if length < _NOTHING * max(map(abs, weights)):
+        raise InputError("the parts of the query cancel out: nothing is left to look for")
+    return total / length
+
+
+def best_places(scores: Float[np.ndarray, " items"], k: int) -> Int64[np.ndarray, " best"]:
+    """Places of the min(k, items) best items, best first, equal scores in the order of the items,
+    as in the evaluation. Raises InputError for scores that are not finite."""
+    if not np.isfinite(scores).all():
+        raise InputError("the model gives scores that are not finite for this query")
+    k = min(k, len(scores))
+    if not k:
+        return np.empty(0, np.int64)
+    reach = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
+    return reach[np.argsort(-scores[reach], kind="stable")][:k]

@@ -22,8 +22,8 @@ from tests.rules.sources import ROOT
 from vse_pipe import cli
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.pictures import images
+from vse_pipe.search.app import create
 from vse_pipe.search.query import PHOTO, TEXT, TO_CAPTIONS, Answer, Hit, Limits, Term, direction
-from vse_pipe.search.serve.app import create
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 60, 200), "white": (250, 250, 250)}
 # Where the words of a sentence with the word "matched" lie in every picture.

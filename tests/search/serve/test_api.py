@@ -14,9 +14,8 @@ from starlette.testclient import TestClient
 
 from tests.search.serve.standin import photo
 from vse_pipe.core.errors import MissingResource
+from vse_pipe.search.app import MAX_UPLOAD, create
 from vse_pipe.search.query import Limits
-from vse_pipe.search.serve.app import create
-from vse_pipe.search.serve.requests import MAX_UPLOAD
 
 
 def test_a_search_is_the_engines_answer(client, engines):

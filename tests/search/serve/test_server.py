@@ -19,8 +19,8 @@ from tests.command_line import caller, failure, output
 from tests.search.serve.standin import StandIn, served
 from tests.toy_project import write_params
 from vse_pipe.core.errors import UsageError
-from vse_pipe.search.serve import server
-from vse_pipe.search.serve.app import create
+from vse_pipe.search import server
+from vse_pipe.search.app import create
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 PHOTO = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 99\r\n\r\n--b"

@@ -18,8 +18,8 @@ from vse_pipe.audit.review.desk import ReviewDesk, Verdicts
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.report import formatting
-from vse_pipe.search.serve.server import LOOPBACK
-from vse_pipe.search.serve.site import SHARED, Site, checked, require_post
+from vse_pipe.search.server import LOOPBACK
+from vse_pipe.search.site import SHARED, Site, checked, require_post
 
 # Pixels of a picture: about twice the width of half a screen.
 _SIDE = 900

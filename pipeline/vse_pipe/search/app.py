@@ -4,10 +4,11 @@ pictures."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import urlencode
 
 import anyio
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -16,16 +17,15 @@ from starlette.types import ASGIApp
 
 from vse_pipe import report
 from vse_pipe.core.errors import UsageError, unknown
+from vse_pipe.core.text import LONGEST
 from vse_pipe.report import formatting
 from vse_pipe.report.matches import drawing
 from vse_pipe.report.pictures import data_uri, thumbnail
 from vse_pipe.search import query as query_language
 from vse_pipe.search.query import IMAGE, PHOTO, Answer, Limits, Term, direction
-from vse_pipe.search.serve import requests
-from vse_pipe.search.serve.requests import Fields, Query
-from vse_pipe.search.serve.server import LOOPBACK
-from vse_pipe.search.serve.site import SHARED, Site
+from vse_pipe.search.server import LOOPBACK
 from vse_pipe.search.show import answer_document
+from vse_pipe.search.site import SHARED, Site, checked, require_post
 
 if TYPE_CHECKING:
     from vse_pipe.search.engine import Engine
@@ -34,12 +34,42 @@ if TYPE_CHECKING:
 SIDE = 400
 _DATA = ("/api/", "/picture/", "/health")
 _FAILED = "the search failed; the terminal of vse-pipe serve says why"
-_TEMPLATES = Path(__file__).parent / "templates"
+_TEMPLATES = Path(__file__).parent / "template"
 # The template and the style of words over pictures, which the report has too.
 _REPORT = Path(report.__file__).parent / "template"
 ASSETS = {**SHARED, "/more.js": _TEMPLATES / "more.js", "/words.css": _REPORT / "words.css"}
 # Pixels of an uploaded photo on the page.
 _PREVIEW = 240
+MAX_TEXT, MAX_K, DEFAULT_K = 1000, 100, 10
+# Bytes of an upload; a photo of a telephone has 3 to 12 MB.
+MAX_UPLOAD = 20_000_000
+# Last result that can be requested.
+DEEPEST = 10_000
+Condition = Annotated[str, Field(max_length=MAX_TEXT)]
+# Values of a form or an address; ``where`` may stand in it several times.
+Fields = dict[str, str | list[str]]
+
+
+class Query(BaseModel):
+    """One search: exactly one of ``text``, ``image_id`` and ``photo`` is set. k: number of results
+    after the first ``offset``; the other fields: as in ``vse_pipe.search.query.Limits``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+
+    text: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
+    image_id: Annotated[str, Field(max_length=LONGEST)] | None = None
+    photo: bytes | None = None
+    k: Annotated[int, Field(ge=1, le=MAX_K)] = DEFAULT_K
+    offset: Annotated[int, Field(ge=0, le=DEEPEST)] = 0
+    inference: str | None = None
+    to: Literal["images", "captions"] | None = None
+    where: tuple[Condition, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_one_subject(self) -> Self:
+        if sum(subject is not None for subject in (self.text, self.image_id, self.photo)) != 1:
+            raise ValueError("search for what? give text, image_id or a photo, one of them")
+        return self
 
 
 @dataclass(frozen=True)
@@ -74,7 +104,7 @@ def create(engines: "Mapping[str, Engine]", hosts: Sequence[str] = LOOPBACK, rea
     reason: why the run was chosen. hosts: accepted names in the Host header. The application
     answers
 
-    - GET /, POST /: the page; the fields of ``requests.Query``, ``photo`` in a POST;
+    - GET /, POST /: the page; the fields of ``Query``, ``photo`` in a POST;
     - GET /api/search, POST /api/search: the document of ``vse-pipe search --json``;
     - GET /picture/ID: a thumbnail of an image of the data set; GET /health: what is served.
     """
@@ -97,9 +127,9 @@ class _SearchSite(Site):
         super().__init__(ASSETS, _DATA, _FAILED, self.engine.content, SIDE)
         environment = formatting.template_environment(_TEMPLATES, _REPORT)
         environment.globals |= {
-            "max_k": requests.MAX_K,
-            "max_text": requests.MAX_TEXT,
-            "max_megabytes": requests.MAX_UPLOAD // 10**6,
+            "max_k": MAX_K,
+            "max_text": MAX_TEXT,
+            "max_megabytes": MAX_UPLOAD // 10**6,
             "literal": query_language.literal,
             "engine": self.engine,
             "inferences": list(engines),
@@ -137,8 +167,8 @@ class _SearchSite(Site):
         return HTMLResponse(self._rendered(fields, message=message), status)
 
     async def _query(self, request: Request) -> tuple[Fields, Query | None]:
-        fields, photo = await requests.fields_of(request)
-        return fields, requests.read(fields, photo)
+        fields, photo = await _fields_of(request)
+        return fields, _query_of(fields, photo)
 
     async def _search(self, query: Query) -> ResultPage:
         return await anyio.to_thread.run_sync(self._results, query, limiter=self._searches)
@@ -155,7 +185,7 @@ class _SearchSite(Site):
         limits = Limits(query.k + 1, query.to, query.where, query.offset)
         longer = engine.ask(parts, limits)
         answer = replace(longer, hits=longer.hits[: query.k], regions=longer.regions[: query.k])
-        more = len(longer.hits) > query.k and query.photo is None and end + query.k <= requests.DEEPEST
+        more = len(longer.hits) > query.k and query.photo is None and end + query.k <= DEEPEST
         document = answer_document(engine, answer, target, self._reason)
         document |= {"offset": query.offset, "next": end if more else None}
         image_ids = {hit.image_id for hit in answer.hits}
@@ -174,7 +204,7 @@ class _SearchSite(Site):
     def _rendered(self, fields: Fields, **values: Any) -> str:
         """fields: of the form, as the visitor sent them."""
         form: Fields = dict.fromkeys(Query.model_fields, "")
-        form |= {"k": str(requests.DEFAULT_K), "inference": next(iter(self._engines)), **fields}
+        form |= {"k": str(DEFAULT_K), "inference": next(iter(self._engines)), **fields}
         options = ("k", "inference", "where")
 
         def again(**subject: object) -> str:
@@ -189,3 +219,40 @@ class _SearchSite(Site):
 
         context = {"message": None, "query": None, "results": None, **values}
         return self._template.render(form=form, again=again, more=more, **context)
+
+
+async def _fields_of(request: Request) -> tuple[Fields, bytes | None]:
+    """The fields of a request without the empty ones, and the content of an uploaded photo.
+
+    Raises UsageError for a form without a photo, HTTPException for an upload that is too large or
+    comes from another site."""
+    values, photo = request.query_params.multi_items(), None
+    if request.method == "POST":
+        more, photo = await _uploaded(request)
+        values += more
+    fields: Fields = {name: value for name, value in values if name != "where" and value.strip()}
+    if conditions := [value for name, value in values if name == "where" and value.strip()]:
+        fields["where"] = conditions
+    return fields, photo
+
+
+def _query_of(fields: Fields, photo: bytes | None = None) -> Query | None:
+    """The query; None without anything to search for. Raises UsageError for a wrong value."""
+    if photo is None and not {"text", "image_id"} & fields.keys():
+        checked(Query, {"text": "-", **fields})
+        return None
+    return checked(Query, {**fields, "photo": photo})
+
+
+async def _uploaded(request: Request) -> tuple[list[tuple[str, str]], bytes]:
+    require_post(request, MAX_UPLOAD)
+    async with request.form(max_files=1, max_fields=12, max_part_size=10_000) as form:
+        values, photo = [], b""
+        for name, value in form.multi_items():
+            if isinstance(value, str):
+                values.append((name, value))
+            elif name == "photo":
+                photo = await value.read()
+    if not photo:
+        raise UsageError("choose a photo to search with (multipart/form-data, field photo)")
+    return values, photo

@@ -19,11 +19,11 @@ from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.core.strict import in_words
 from vse_pipe.report.pictures import thumbnail
-from vse_pipe.search.serve.server import Guarded
+from vse_pipe.search.server import Guarded
 
 # Thumbnails in memory: of 400 pixels about 10 MB, of 900 pixels 60 MB.
 THUMBNAILS = 1000
-_TEMPLATES = Path(__file__).parent / "templates"
+_TEMPLATES = Path(__file__).parent / "template"
 # Files of both pages, by their address.
 SHARED = {"/style.css": _TEMPLATES / "style.css", "/icon.svg": _TEMPLATES / "icon.svg"}
 Model = TypeVar("Model", bound=BaseModel)
