@@ -29,7 +29,7 @@ setup: .venv/.ready .dvc/plots.html
 	touch $@
 
 # The page that `dvc plots` fills, with Vega inside.
-.dvc/plots.html: .venv/.ready $(wildcard pipeline/vse_pipe/tools/init/*plots_page*) $(wildcard pipeline/vse_pipe/tools/init/stage.py)
+.dvc/plots.html: .venv/.ready $(wildcard pipeline/vse_pipe/tools/template/plots_page*) $(wildcard pipeline/vse_pipe/tools/init.py)
 	vse-pipe plots
 
 demo: setup

@@ -5,7 +5,7 @@ import re
 
 from tests.rules.sources import ROOT
 from vse_pipe.project import paths
-from vse_pipe.tools.init.stage import TEMPLATE
+from vse_pipe.tools.init import TEMPLATE
 
 _HEAD = f"""\
 # Written by `vse-pipe init`; `vse-pipe init --upgrade` writes it anew, as a newer version has it.

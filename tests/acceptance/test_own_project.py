@@ -66,7 +66,7 @@ def test_the_wheel_has_every_file_of_the_package_its_licence_and_what_an_index_s
     with zipfile.ZipFile(wheel) as archive:
         there = {name for name in archive.namelist() if ".dist-info/" not in name}
         assert there == wanted
-        template = "vse_pipe/tools/init/template/"
+        template = "vse_pipe/tools/template/"
         assert archive.read(f"{template}params.yaml") == (ROOT / "params.yaml").read_bytes()
         assert "vse_pipe/py.typed" in there, "type checkers take no annotations from a package without it"
         about = wheel.name.removesuffix("-py3-none-any.whl") + ".dist-info"

@@ -20,7 +20,6 @@ from vse_pipe.project.params import overlay as overlays
 from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.project.stages import declarations
-from vse_pipe.tools import missing
 from vse_pipe.tools.check import ARTEFACT, DIGEST, NOTE, PARAMS, check
 from vse_pipe.train.stage import train
 
@@ -182,7 +181,7 @@ def test_what_has_changed_since_dvc_ran_makes_an_output_stale(made):
 def test_what_is_missing_to_make_the_rest_is_noted_before_hours_of_work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(missing, "_is_installed", lambda package: not package.startswith("sentence-"))
+    monkeypatch.setattr("vse_pipe.tools.check._is_installed", lambda package: not package.startswith("sentence-"))
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
     shutil.copy(ROOT / "params.yaml", tmp_path)
     overlays.apply(Path("params.yaml"), "strong", [])

@@ -19,8 +19,7 @@ from tests.rules.sources import ROOT
 from vse_pipe.project.params import overlay
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
-from vse_pipe.tools import check
-from vse_pipe.tools.init import stage
+from vse_pipe.tools import check, init
 
 WORKFLOW, PINNED = Path(".github/workflows/experiments.yml"), Path("requirements.txt")
 
@@ -29,7 +28,7 @@ WORKFLOW, PINNED = Path(".github/workflows/experiments.yml"), Path("requirements
 def call(monkeypatch, tmp_path, capsys):
     """The command line in an empty folder; the page with Vega, which takes seconds, is a line."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stage, "plots_page", lambda: "{plot_divs}")
+    monkeypatch.setattr(init, "plots_page", lambda: "{plot_divs}")
     for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
         monkeypatch.setenv(name, "me")
     return caller(monkeypatch, capsys)
@@ -119,7 +118,7 @@ def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
     params["ensembles"] = {"both": {"runs": ["sum", "max"]}}
     params["teachers"] = {"soft": {"dataset": "shapes", "noise": "clean", "run": "sum"}}
     for name, text in templates.TEXTS.items():
-        assert (stage.TEMPLATE / name).read_text(encoding="utf-8") == text(), "run `python -m tests.templates`"
+        assert (init.TEMPLATE / name).read_text(encoding="utf-8") == text(), "run `python -m tests.templates`"
     texts = templates.stages_text(), (ROOT / "dvc.yaml").read_text(encoding="utf-8")
     own, theirs = (resolved(text, params) for text in texts)
     first, *rest = own
@@ -150,7 +149,7 @@ def test_the_workflow_installs_the_package_and_pages_are_said_to_be_of_it(mine):
     different = [(a["name"], a["run"]) for a, b in zip(steps, others, strict=True) if a != b]
     assert [name for name, _ in different] == ["Set up", "Reproduce the pull request"]
     assert "pip install --requirement requirements.txt" in different[0][1]
-    assert PINNED.read_text() == stage.requirement()
+    assert PINNED.read_text() == init.requirement()
     paths = [path for path in Path().rglob("*") if path.is_file() and path.suffix in (".yaml", ".md", ".yml")]
     assert Path("params.yaml") in paths
     links = {path: re.findall(r"(?<!vse-pipe's )docs/\w+\.md", path.read_text()) for path in paths}
@@ -206,10 +205,10 @@ def test_a_git_that_is_not_there_or_fails_leaves_nothing(call, tmp_path, monkeyp
 
 
 def test_every_file_of_the_template_has_its_place():
-    used = {*stage._COPIED, *templates.TEXTS, "begin.yaml"}
-    assert {path.name for path in stage.TEMPLATE.iterdir()} == used
+    used = {*init._COPIED, *templates.TEXTS, "begin.yaml", "plots_page.html", "plots_page.js"}
+    assert {path.name for path in init.TEMPLATE.iterdir()} == used
     tracked = {ROOT / name for name in _git("-C", str(ROOT), "ls-files").splitlines()}
-    assert {path.resolve() for path in stage.TEMPLATE.iterdir() if path.is_symlink()} <= tracked
+    assert {path.resolve() for path in init.TEMPLATE.iterdir() if path.is_symlink()} <= tracked
 
 
 def _commit(message: str) -> None:
@@ -249,11 +248,11 @@ def installed(monkeypatch):
 
     def lines(about: dict | None) -> tuple[list[str], list[str]]:
         texts = {"direct_url.json": None if about is None else json.dumps(about)}
-        monkeypatch.setattr(stage, "distribution", lambda name: SimpleNamespace(read_text=texts.__getitem__))
-        found = stage.requirement().splitlines()
+        monkeypatch.setattr(init, "distribution", lambda name: SimpleNamespace(read_text=texts.__getitem__))
+        found = init.requirement().splitlines()
         return [line for line in found if line[0] == "#"], [line for line in found if line[0] != "#"]
 
-    monkeypatch.setattr(stage, "version", lambda name: "0.9")
+    monkeypatch.setattr(init, "version", lambda name: "0.9")
     return lines
 
 

@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 from tests.command_line import caller, output
 from tests.report.browser import Browser, installed
 from tests.rules.sources import ROOT
-from vse_pipe.tools.init import stage
+from vse_pipe.tools import init
 
 OURS = sorted((ROOT / "pipeline/vse_pipe/report" / "plots").glob("*.json"))
 COLUMNS = {"rsum": ("rsum", "run"), "curves": ("epoch", "val_rsum"), "losses": ("epoch", "loss")}
@@ -42,7 +42,7 @@ def _renderer(name: str, x: str, y: str, template: object, rows: list) -> VegaRe
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
-    return stage.write_plots_page(tmp_path_factory.mktemp("project"))
+    return init.write_plots_page(tmp_path_factory.mktemp("project"))
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_dvc_finds_the_page_and_a_template_for_every_plot():
     named = {settings["template"] for plot in plots for settings in plot.values()}
     assert (named, set(COLUMNS)) == ({str(path.relative_to(ROOT)) for path in OURS}, {path.stem for path in OURS})
     name = re.search(r"^\[plots\]\s+html_template = (\S+)$", (ROOT / ".dvc" / "config").read_text(), flags=re.M)[1]
-    assert stage.PLOTS_PAGE.parts == (".dvc", name)
+    assert init.PLOTS_PAGE.parts == (".dvc", name)
     assert f"/{name}" in (ROOT / ".dvc" / ".gitignore").read_text().split()
 
 
@@ -66,7 +66,7 @@ def test_the_command_writes_below_the_root_from_any_folder(tmp_path, monkeypatch
     (tmp_path / "params.yaml").touch()
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
-    monkeypatch.setattr(stage, "plots_page", lambda: "{plot_divs}")
+    monkeypatch.setattr(init, "plots_page", lambda: "{plot_divs}")
     out, err = output(caller(monkeypatch, capsys), "plots")
     assert (out, ".dvc/plots.html" in err) == ("", True)
     assert (tmp_path / ".dvc" / "plots.html").read_text() == "{plot_divs}"

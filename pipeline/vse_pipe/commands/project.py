@@ -29,18 +29,18 @@ def init(
     values of --set. Without --overlay it has no data sets and no runs yet.
     """
     from vse_pipe.papers import overlay as papers_overlay
-    from vse_pipe.tools.init import stage
+    from vse_pipe.tools import init as project
 
     if (folder is None) != upgrade or (upgrade and overlay):
         raise UsageError("init takes the folder of a new project, or --upgrade and nothing else")
     if folder is not None:
-        refused = stage.create(folder, overlay, _project.overrides, [papers_overlay.row_problems])
+        refused = project.create(folder, overlay, _project.overrides, [papers_overlay.row_problems])
         say(f"init: {folder} is a project; `vse-pipe apply` there adds to its params.yaml")
         if refused:
             warn(f"init: nothing is committed ({refused}); `dvc exp run` needs a commit: `git add -A && git commit`")
         return
     _project.enter_root()
-    renewed = ", ".join(stage.upgrade())
+    renewed = ", ".join(project.upgrade())
     say(f"init: {renewed} are of this version now; `git diff` shows it, `vse-pipe check` says what else has to change")
 
 
@@ -107,9 +107,9 @@ def sources() -> None:
 def plots() -> None:
     """Write .dvc/plots.html, the page that `dvc plots` fills. Plots then need no network."""
     _project.enter_root()
-    from vse_pipe.tools.init import stage
+    from vse_pipe.tools import init as project
 
-    say(f"plots: {stage.write_plots_page(Path())}; `dvc plots show` and `dvc plots diff` now work offline")
+    say(f"plots: {project.write_plots_page(Path())}; `dvc plots show` and `dvc plots diff` now work offline")
 
 
 def papers(

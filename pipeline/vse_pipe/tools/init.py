@@ -182,8 +182,7 @@ def plots_page() -> str:
     """
     import vl_convert
 
-    folder = Path(__file__).parent
-    page, wrapper = ((folder / f"plots_page.{kind}").read_text(encoding="utf-8") for kind in ("html", "js"))
+    page, wrapper = ((TEMPLATE / f"plots_page.{kind}").read_text(encoding="utf-8") for kind in ("html", "js"))
     # The library last, whose text may hold the wrapper's placeholder.
     page = page.replace("{wrapper}", wrapper)
     return page.replace("{library}", vega.bundle(vl_convert.get_vegalite_versions()[-1]))
