@@ -20,10 +20,12 @@ from tests.train.some import (
     files_of,
     history,
     killed_after,
+    member,
     never,
     ready,
     some_model,
     some_pairs,
+    some_run,
     some_scheme,
     state_file,
     weights_file,
@@ -32,6 +34,8 @@ from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import DeadRun, PipelineError
 from vse_pipe.core.files import replace_folder
 from vse_pipe.project import paths
+from vse_pipe.project.params.schema import TrainParams
+from vse_pipe.project.registry import LOSSES
 from vse_pipe.train import checkpoint, optimise, stage
 from vse_pipe.train import model as train_model
 from vse_pipe.train.data import TrainTable
@@ -236,7 +240,7 @@ def test_the_plateau_of_max_is_said_and_left(wide, monkeypatch, capsys):
 
 def test_a_loss_without_a_message_is_dead_without_a_gradient_and_alive_at_its_minimum():
     """HAL and MAX have a message of their own."""
-    watch = Watch("sum", 3.2)
+    watch = Watch(some_run(member(LOSSES, "sum"), TrainParams()), 3.2)
     with pytest.raises(DeadRun, match=r"no gradient is left .*loss\.sum.*; train\.stop_when_dead"):
         watch.after([StepResult(6000.0, 0.0, 128)] * 8, 0.0)
     watch.after([StepResult(0.0, 0.0, 128)] * 8, 3.5)

@@ -13,6 +13,8 @@ from torch import Tensor
 from vse_pipe.core import processes
 from vse_pipe.core.console import say, titled, warn
 from vse_pipe.core.errors import DeadRun
+from vse_pipe.project.params.typed import Run
+from vse_pipe.project.registry import LOSSES
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides
 from vse_pipe.ranking.recall import Truth, converged, positions, recall, waited
 from vse_pipe.ranking.recall import chance as recall_by_chance
@@ -26,7 +28,6 @@ from vse_pipe.train.optimise import StepResult
 from vse_pipe.train.scheme import Scheme
 
 KS = (1, 5, 10)
-Validate = Callable[[Sequence[DualEncoder]], dict[str, float]]
 
 
 class Validation:
@@ -101,15 +102,11 @@ ABOVE, ON_THE_WAY, HIGHEST = 0.5, 0.05, 600.0
 
 @dataclass
 class Watch:
-    """Checks whether a run stands still at chance; ends it where it is dead. loss: name of the run's loss; chance: validation rsum of random ranks; stuck: function of mean
-    loss and batch size that explains why the loss stands still, None for a loss without one; stops:
-    whether a dead run is ended, ``train.stop_when_dead``.
-    """
+    """Checks whether a run stands still at chance; ends it where it is dead, unless
+    ``train.stop_when_dead`` says no. chance: validation rsum of random ranks."""
 
-    loss: str
+    run: Run
     chance: float
-    stuck: Callable[[float, int], str | None] | None = None
-    stops: bool = True
     has_warned: bool = False
 
     def after(self, steps: Sequence[StepResult], rsum: float) -> str | None:
@@ -122,18 +119,27 @@ class Watch:
         full = [step for step in steps if step.pairs == pairs]
         last = full[-math.ceil(len(full) / 4) :]
         loss, norm = float(np.mean([step.loss for step in last])), max(step.norm for step in last)
-        reason = plateau = self.stuck(loss, pairs) if self.stuck else None
+        reason = plateau = self._stuck(loss, pairs)
         is_dead = norm <= VANISHED and (reason or loss > UNSOLVED)
         if is_dead:
-            advice = reason or f"the loss stands at {loss:.4g}; change train.lr or the options of loss.{self.loss}"
+            advice = (
+                reason or f"the loss stands at {loss:.4g}; change train.lr or the options of loss.{self.run.loss.name}"
+            )
             reason = f"no gradient is left (norm {norm:.1e}): {advice}"
         message = f"validation rsum {rsum:.1f} is about that of chance ({self.chance:.1f}), and {reason}"
-        if is_dead and self.stops:
+        if is_dead and self.run.train.stop_when_dead:
             raise DeadRun(f"{message}; train.stop_when_dead: false trains on")
         if reason and not self.has_warned:
             warn(message)
             self.has_warned = True
         return plateau
+
+    def _stuck(self, mean_loss: float, batch_size: int) -> str | None:
+        """Why the loss stands still, for losses that know such a point."""
+        loss = self.run.loss
+        if not LOSSES.traits(loss.name).stuck:
+            return None
+        return LOSSES.load(loss.name).stuck(mean_loss, batch_size, loss.params)
 
     def _at_chance(self, rsum: float) -> bool:
         most = min(ABOVE * self.chance, ON_THE_WAY * (HIGHEST - self.chance))
@@ -142,21 +148,22 @@ class Watch:
 
 def fit(
     scheme: Scheme,
+    table: TrainTable,
     sampler: Callable[[int], list[np.ndarray]],
-    validate: Validate,
     checkpoint: Checkpoint,
-    watch: Watch,
 ) -> Progress:
     """Train for ``train.epochs`` epochs, or until ``train.patience`` is over. Goes on from the
     state of ``checkpoint``.
 
-    sampler: epoch, counted from 0, to the pair positions of each batch. validate: the scheme's
-    models, or their averages, to validation recalls and rsum. The first epoch with the highest rsum
-    is kept, among those from the scheme's ``selects_from`` on, or the last where the scheme
-    ``keeps_last``. watch: checks each epoch before its state is saved, so a DeadRun leaves the
-    state of the epoch before.
+    sampler: epoch, counted from 0, to the pair positions of each batch. The scheme's models, or
+    their averages, are validated after each epoch. The first epoch with the highest rsum is kept,
+    among those from the scheme's ``selects_from`` on, or the last where the scheme ``keeps_last``.
+    An epoch is watched before its state is saved, so a DeadRun leaves the state of the epoch
+    before.
     """
     model, params = scheme.setting.model, scheme.setting.train
+    validate = Validation(table, params.val_images, scheme.setting.device)
+    watch = Watch(scheme.setting.run, validate.chance)
     optimizer = optimise.optimizer_for(model, params)
     averages = optimise.Averages(scheme.models, params.average)
     progress = checkpoint.resume(model, optimizer)

@@ -78,7 +78,7 @@ class DualEncoder(nn.Module):
 
     def captions(self, texts: tuple[Tensor, ...], device: torch.device) -> Tensor | Words:
         """(B, dim) caption vectors, or words; texts: as in ``Batch``."""
-        inputs = on_device(texts, device)
+        inputs = texts[0].to(device), *texts[1:]  # lengths stay on the CPU
         return Words.from_padded(self.txt.words(*inputs), inputs[1]) if self.fragments else self.txt(*inputs)
 
     @property
@@ -128,11 +128,6 @@ def batch_norms(model: nn.Module) -> dict[str, nn.Module]:
     return {name: layer for name, layer in model.named_modules() if isinstance(layer, is_one)}
 
 
-def on_device(texts: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:
-    """Texts with their ids or vectors on the device; lengths stay on the CPU."""
-    return texts[0].to(device), *texts[1:]
-
-
 def build(
     image: Member,
     text: Member,
@@ -153,16 +148,13 @@ def build(
     def generator(side: str) -> torch.Generator:
         return torch.Generator().manual_seed(derive_seed(seed, "weights", side))
 
-    width = _width(image, feature_shape)
-    image_side, text_side = (
-        make(
-            member.params, inputs, embed_size, generator(side), *([backbone] if _holds_network(family, member) else [])
-        )
-        for side, family, member, make, inputs in (
-            ("image", IMAGE_ENCODERS, image, IMAGE_ENCODERS.load(image.name).build_image, width),
-            ("text", TEXT_ENCODERS, text, TEXT_ENCODERS.load(text.name).build_text, text_inputs),
-        )
-    )
+    def encoder(side: str, family: Family, member: Member, inputs: int) -> nn.Module:
+        make = getattr(family.load(member.name), f"build_{side}")
+        network = [backbone] if _holds_network(family, member) else []
+        return make(member.params, inputs, embed_size, generator(side), *network)
+
+    image_side = encoder("image", IMAGE_ENCODERS, image, _width(image, feature_shape))
+    text_side = encoder("text", TEXT_ENCODERS, text, text_inputs)
     regions = feature_shape[0] if len(feature_shape) == 2 else 1
     learned = LOSSES.load(loss.name).network(loss.params) if loss and LOSSES.traits(loss.name).learns else None
     measure = build_similarity(similarity, embed_size, regions, generator("similarity"))
@@ -252,7 +244,7 @@ def evaluating(model: DualEncoder) -> Iterator[None]:
     was_training = model.training
     model.eval()
     try:
-        with torch.inference_mode():
+        with torch.no_grad():
             yield
     finally:
         model.train(was_training)

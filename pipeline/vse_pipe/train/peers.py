@@ -2,6 +2,7 @@
 pairs."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from vse_pipe.train.mixture import SMALLEST_BATCH, Division, LossMixture, report
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.optimise import optimizer_for
 from vse_pipe.train.scheme import Scheme, Setting
-from vse_pipe.train.scored import LossTerms, Scored, largest
+from vse_pipe.train.scored import LossTerms, Scored, largest, violations
 
 Part = Literal["warm_up", "labelled", "unlabelled"]
 
@@ -33,8 +34,10 @@ class TwoNetworks(Scheme, ABC):
     another order. With fewer than two clean pairs the network has one more epoch of warm-up; with
     fewer than two noisy pairs it has only clean batches.
 
-    teachers: the division that each network is trained on.
+    mixture: of the losses of all pairs; teachers: the division that each network is trained on.
     """
+
+    mixture: Callable[[ndarray], LossMixture]
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -47,10 +50,6 @@ class TwoNetworks(Scheme, ABC):
         self._plan: list[tuple[int, Part]] = []
         self._first = self._place = 0
         self._margins: Tensor | None = None
-
-    @abstractmethod
-    def mixture(self, network: DualEncoder, epoch: int) -> LossMixture:
-        """The mixture of the losses of all pairs under ``network``."""
 
     @abstractmethod
     def labels(self, place: int, part: Part, batch: Batch) -> Float[Tensor, " pairs"]:
@@ -87,7 +86,8 @@ class TwoNetworks(Scheme, ABC):
         self.teachers = [None, None]
         if epoch < self.params.warm_up:
             return
-        mixtures = [self.mixture(network, epoch) for network in self.networks]
+        losses = [self.pair_losses(network, epoch, self.params.margin) for network in self.networks]
+        mixtures = list(map(self.mixture, losses))
         for place, mixture in enumerate(mixtures):
             network = f"{self.name}, epoch {epoch + 1}, network {place + 1}"
             report_trust(network, mixture, self.params.threshold, self.setting.pairs.mismatched)
@@ -177,9 +177,5 @@ def soft_triplets(batch: Scored, margins: Float[Tensor, " pairs"], is_code: bool
 
     is_code: a negative image j of caption i has the margin m_j of pair j, as in BiCro's code.
     """
-    positives = batch.scores.diagonal()
-    image_margins = margins[:, None] if is_code else margins
-    texts = margins[:, None] - positives[:, None] + batch.scores
-    images = image_margins - positives[None, :] + batch.scores
-    texts, images = (side.clamp_min(0).masked_fill(batch.same, 0) for side in (texts, images))
-    return largest(texts, images, 1)
+    of_rows = margins[:, None]
+    return largest(*violations(batch, of_rows, of_rows if is_code else margins), 1)

@@ -22,7 +22,7 @@ from vse_pipe.project.registry import LOSSES
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch, Pairs
 from vse_pipe.train.heads import OwnRate
-from vse_pipe.train.model import DualEncoder
+from vse_pipe.train.model import DualEncoder, evaluating
 from vse_pipe.train.scored import LossTerms, Scored, sample_losses
 
 
@@ -206,14 +206,8 @@ def groups(pairs: int, size: int, seed: int, epoch: int) -> list[ndarray]:
     return np.split(order, starts)
 
 
-@torch.no_grad()
 def judged(model: DualEncoder, batch: Batch, setting: Setting) -> tuple[Tensor, Tensor | Words, Tensor]:
-    """Images, texts and their scores under ``model`` in evaluation mode; afterwards it returns to
-    its earlier mode."""
-    was_training = model.training
-    model.eval()
-    try:
+    """Images, texts and their scores under ``model`` in evaluation mode, without gradients."""
+    with evaluating(model):
         images, texts = model.encode(batch, setting.device, setting.train.precision)
         return images, texts, model.score(images, texts)
-    finally:
-        model.train(was_training)

@@ -97,13 +97,16 @@ def first_row(numbers: Int[Tensor, " pairs"], count: int) -> Int[Tensor, " count
 FLOOR = 1e-7
 
 
-def violations(batch: Scored, margin: float) -> tuple[Float[Tensor, "pairs pairs"], Float[Tensor, "pairs pairs"]]:
+def violations(
+    batch: Scored, margin: float | Tensor, image_margin: Tensor | None = None
+) -> tuple[Float[Tensor, "pairs pairs"], Float[Tensor, "pairs pairs"]]:
     """Hinges of every negative: ``[margin - S_ii + S_it]+`` of texts by rows, ``[margin - S_tt +
-    S_it]+`` of images by columns. Cells that are no negatives are 0."""
-    scores = batch.scores
-    positives = scores.diagonal()
-    texts = (margin - positives[:, None] + scores).clamp_min(0).masked_fill(batch.same, 0)
-    return texts, (margin - positives[None, :] + scores).clamp_min(0).masked_fill(batch.same, 0)
+    S_it]+`` of images by columns. Cells that are no negatives are 0. margin: also of each cell;
+    image_margin: of the images, if theirs is another."""
+    positives, of_images = batch.scores.diagonal(), margin if image_margin is None else image_margin
+    sides = margin - positives[:, None] + batch.scores, of_images - positives[None, :] + batch.scores
+    texts, images = (side.clamp_min(0).masked_fill(batch.same, 0) for side in sides)
+    return texts, images
 
 
 def curriculum_count(batch: Scored, curriculum: float, fewest: int) -> int:
@@ -168,8 +171,7 @@ def log_chances(
     Cells that are neither negative nor diagonal are left out: their logarithm is -inf, their
     gradient 0.
     """
-    diagonal = torch.eye(len(batch.scores), dtype=torch.bool, device=batch.scores.device)
-    logits = (batch.scores / tau).masked_fill(batch.same & ~diagonal, -torch.inf)
+    logits = (batch.scores / tau).masked_fill(~open_cells(batch), -torch.inf)
     return logits.log_softmax(dim=1), logits.T.log_softmax(dim=1)
 
 

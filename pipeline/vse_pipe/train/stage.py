@@ -23,13 +23,13 @@ from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Params, Run
-from vse_pipe.project.registry import LOSSES, SAMPLERS, SCHEMES
+from vse_pipe.project.registry import SAMPLERS, SCHEMES
 from vse_pipe.train import inputs, loop, optimise
 from vse_pipe.train import processes as engine_processes
 from vse_pipe.train.checkpoint import Checkpoint, Progress, fingerprint_of
 from vse_pipe.train.data import TrainTable
 from vse_pipe.train.model import DualEncoder, build, described
-from vse_pipe.train.scheme import Scheme, Setting
+from vse_pipe.train.scheme import Setting
 
 if TYPE_CHECKING:
     from vse_pipe.train.pictures import PixelNetwork
@@ -45,22 +45,19 @@ def train(
     """Train a run and write data/train/<run>/, or ``out``; returns the folder. An earlier model
     stays until the new one is complete.
 
-    Scheme ``zero_shot`` writes the encoders untrained. A killed training goes on after its last epoch when called again with the same inputs. With
-    ``train.processes`` it starts these processes and waits for them; under ``torchrun`` it is one
-    of them. locked: the process that has started this one holds the lock.
+    Scheme ``zero_shot`` writes the encoders untrained. A killed training goes on after its last
+    epoch when called again with the same inputs. With ``train.processes`` it starts these processes
+    and waits for them; under ``torchrun`` it is one of them. locked: the process that has started
+    this one holds the lock.
     """
     # The moments of words that no longer occur decay towards 0, and Adam is ten times slower on
     # denormal numbers. Threads copy the setting when they start.
     torch.set_flush_denormal(True)
-    node = params.runs[run]
     out = out or paths.trained(run)
     rank_device = engine_processes.joined(resolve_device(str(device)))
-    is_first = processes.is_first()
-    with titled(f"train {run}"), claim(out) if is_first and not locked else contextlib.nullcontext():
-        if SCHEMES.traits(node.scheme.name).trains:
-            _train(params, run, out, rank_device)
-        elif is_first:
-            SCHEMES.load(node.scheme.name).untrained(node, run, out, rank_device)
+    is_locked = locked or not processes.is_first()
+    with titled(f"train {run}"), contextlib.nullcontext() if is_locked else claim(out):
+        _train(params, run, out, rank_device)
     return out
 
 
@@ -68,31 +65,63 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     """Returns without a training where the model is up to date, or where processes that were
     started here have trained it."""
     started, node = time.monotonic(), params.runs[name]
+    folders, trains = inputs.feature_folders(node), SCHEMES.traits(node.scheme.name).trains
+    pairs_folder = [paths.injected(node.dataset, node.noise)] if trains else []
+    identities = inputs.identities([*folders, *pairs_folder])
+    stored = features.read(folders[0])
+    network = inputs.network(params, node, stored)
+    backbone = None if network is None else network.described
+    read = inputs.all_inputs(node) if trains else identities
+    checkpoint = Checkpoint(out, fingerprint_of(name, node, read, device, backbone))
+    if processes.first_answer(checkpoint.is_finished()):
+        say(f"{out} is up to date")
+        return
+    if trains and node.train.processes > 1 and not processes.has_group():
+        work = partial(train, params, name, out=out, locked=True)
+        engine_processes.run(work, node.train.processes, device)
+        return
+    treated = texts.read(folders[1])
+    if trains:
+        progress, config = _trained(node, network, stored, treated, checkpoint, device)
+    else:
+        progress, config = SCHEMES.load(node.scheme.name).untrained(node, stored, treated)
+        checkpoint.begin()
+    if not processes.is_first():
+        return
+    _write(checkpoint.building, treated.words, progress, config | {"run": name})
+    checkpoint.finish(identities)
+    paths.record_seconds(out, time.monotonic() - started)
+    if not config["ended"]["converged"]:
+        say(f"not converged: {model_files.unconverged(config)}")
+
+
+def _write(folder: Path, words: list[str], progress: Progress, config: dict) -> None:
+    """The files of the model. words: its vocabulary."""
+    model_files.write_history(folder, progress.history)
+    if progress.records:
+        write_json(folder / pairs.REMATCHING, progress.records)
+    weights, *peer = progress.best
+    model_files.write(folder, weights, words, config, *peer)
+
+
+def _trained(
+    node: Run,
+    network: "PixelNetwork | None",
+    stored: features.Features,
+    treated: texts.Texts,
+    checkpoint: Checkpoint,
+    device: torch.device,
+) -> tuple[Progress, dict]:
+    """The state after the training, and config.json."""
     if device.type == "cpu":
         devices.keep_freed()
     if node.train.precision == "tf32" and device.type != "cuda":
         raise UsageError(f"precision tf32 is of NVIDIA GPUs, and the device is {device}; take float32")
-    folders = inputs.feature_folders(node)
-    identities = inputs.identities([*folders, paths.injected(node.dataset, node.noise)])
-    stored = features.read(folders[0])
-    network = inputs.network(params, node, stored)
-    backbone = None if network is None else network.described
-    checkpoint = Checkpoint(out, fingerprint_of(name, node, inputs.all_inputs(node), device, backbone))
-    if processes.first_answer(checkpoint.is_finished()):
-        say(f"{out} is up to date")
-        return
-    if node.train.processes > 1 and not processes.has_group():
-        work = partial(train, params, name, out=out, locked=True)
-        engine_processes.run(work, node.train.processes, device)
-        return
-    table = inputs.table(node, stored, texts.read(folders[1]), backbone, device)
-    sampler = _sampler(node, table)
-    scheme = _scheme(node, table, network, stored, device)
-    _check_batches(node, table, sampler(0), scheme.setting.model)
-    validate = loop.Validation(table, node.train.val_images, device)
-    loss = node.loss
-    stuck = partial(LOSSES.load(loss.name).stuck, params=loss.params) if LOSSES.traits(loss.name).stuck else None
-    watch = loop.Watch(loss.name, validate.chance, stuck, node.train.stop_when_dead)
+    table = inputs.table(node, stored, treated, network.described if network else None, device)
+    sampler, build_anew = _sampler(node, table), _builder(node, table, network)
+    setting = Setting(node, build_anew(node.seed).to(device), table.train_pairs, device, build_anew)
+    scheme = SCHEMES.load(node.scheme.name).scheme(setting)
+    _check_batches(node, table, sampler(0), setting.model)
     # After all checks, because it removes the state of a run with other inputs.
     checkpoint.begin()
     if any(table.left_out):
@@ -101,27 +130,11 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
             "out, with images that could not be read"
         )
     say(f"{len(table.train_pairs)} pairs")
-    progress = loop.fit(scheme, sampler, validate, checkpoint, watch)
-    if not processes.is_first():
-        return
-    config = _config(node, name, table, stored, progress) | {"ended": loop.ending(scheme, progress)}
-    config |= {"backbone": network.described} if network else {}
-    _write(checkpoint.building, table, progress, config)
-    checkpoint.finish(identities)
-    paths.record_seconds(out, time.monotonic() - started)
+    progress = loop.fit(scheme, table, sampler, checkpoint)
     choice = "last" if scheme.keeps_last else "best"
     say(f"{choice} epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
-    if not config["ended"]["converged"]:
-        say(f"not converged: {model_files.unconverged(config)}")
-
-
-def _write(folder: Path, table: TrainTable, progress: Progress, config: dict) -> None:
-    """The files of the trained model."""
-    model_files.write_history(folder, progress.history)
-    if progress.records:
-        write_json(folder / pairs.REMATCHING, progress.records)
-    weights, *peer = progress.best
-    model_files.write(folder, weights, table.train_pairs.texts.words, config, *peer)
+    config = _config(node, table, stored, progress) | {"ended": loop.ending(scheme, progress)}
+    return progress, config | ({"backbone": network.described} if network else {})
 
 
 def _sampler(node: Run, table: TrainTable) -> Callable[[int], list[np.ndarray]]:
@@ -151,18 +164,6 @@ def _check_batches(node: Run, table: TrainTable, batches: list[np.ndarray], mode
         optimise.require_independent_rows(model.train())
 
 
-def _scheme(
-    node: Run,
-    table: TrainTable,
-    network: "PixelNetwork | None",
-    stored: features.Features,
-    device: torch.device,
-) -> Scheme:
-    fresh = _builder(node, table, network)
-    setting = Setting(node, fresh(node.seed).to(device), table.train_pairs, device, fresh)
-    return SCHEMES.load(node.scheme.name).scheme(setting)
-
-
 def _builder(node: Run, table: TrainTable, network: "PixelNetwork | None") -> Callable[[int], DualEncoder]:
     """A function from seed to a model with fresh weights, on the CPU; words start from their
     vectors, if any."""
@@ -190,10 +191,10 @@ def _sizes(node: Run, table: TrainTable) -> tuple[tuple[int, ...], int, int]:
     return read.array.shape[1:], read.texts.inputs, node.train.embed_size
 
 
-def _config(node: Run, name: str, table: TrainTable, stored: features.Features, progress: Progress) -> dict:
+def _config(node: Run, table: TrainTable, stored: features.Features, progress: Progress) -> dict:
     config = described(node, *_sizes(node, table), stored.meta, table.train_pairs.texts)
     config |= {"train": node.train.model_dump(mode="json", exclude=NO_WEIGHT), "seed": node.seed}
-    config |= {"best": {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}, "run": name}
+    config |= {"best": {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}}
     learned = {
         key.removeprefix("loss."): value.tolist() for key, value in progress.best[0].items() if key.startswith("loss.")
     }

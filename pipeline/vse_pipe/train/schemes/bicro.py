@@ -8,8 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vse_pipe.train.data import Batch
-from vse_pipe.train.mixture import LossMixture, fit_beta
-from vse_pipe.train.model import DualEncoder
+from vse_pipe.train.mixture import fit_beta
 from vse_pipe.train.peers import Part, TwoNetworks, soft_triplets
 from vse_pipe.train.schemes.options import Variant
 from vse_pipe.train.scored import LossTerms, Scored, sample_losses
@@ -34,12 +33,10 @@ class Bicro(TwoNetworks):
     Unlike the code, the mixture is ``mixture.fit_beta``, and the step on clean pairs comes first.
     """
 
+    mixture = staticmethod(fit_beta)
     # The clean batch of the step before, and its anchors once they are known.
     _clean: Batch
     _anchors: Sides | None = None
-
-    def mixture(self, network: DualEncoder, epoch: int) -> LossMixture:
-        return fit_beta(self.pair_losses(network, epoch, self.params.margin))
 
     def labels(self, place: int, part: Part, batch: Batch) -> Tensor:
         teacher, params = self.networks[1 - place], self.params

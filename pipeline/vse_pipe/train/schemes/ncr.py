@@ -6,8 +6,7 @@ from torch import Tensor
 
 from vse_pipe.core.devices import sent
 from vse_pipe.train.data import Batch
-from vse_pipe.train.mixture import LossMixture, fit_gaussian
-from vse_pipe.train.model import DualEncoder
+from vse_pipe.train.mixture import fit_gaussian
 from vse_pipe.train.peers import Part, TwoNetworks
 from vse_pipe.train.scored import LossTerms, Scored, sample_losses
 
@@ -23,8 +22,7 @@ class Ncr(TwoNetworks):
     the code, the labels of a noisy batch are predicted after the step on the clean batch.
     """
 
-    def mixture(self, network: DualEncoder, epoch: int) -> LossMixture:
-        return fit_gaussian(self.pair_losses(network, epoch, self.params.margin))
+    mixture = staticmethod(fit_gaussian)
 
     def labels(self, place: int, part: Part, batch: Batch) -> Tensor:
         if part == "unlabelled":
