@@ -16,8 +16,8 @@ from tests.report import project as base
 from vse_pipe.core.seeds import generator
 from vse_pipe.report import vega
 from vse_pipe.report.formatting import fixed, interval, percent, plural, signed, significant, thousands
-from vse_pipe.report.picks import change, mix
-from vse_pipe.report.sections.criteria import _points, log_edges
+from vse_pipe.report.sections.criteria import _points, change, log_edges
+from vse_pipe.report.sections.examples import mix
 
 
 def drawn(page, name):

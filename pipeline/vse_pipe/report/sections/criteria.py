@@ -13,7 +13,6 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking import hubness
 from vse_pipe.report.formatting import HEADINGS
-from vse_pipe.report.picks import change
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Evaluation, Group, Results, RunResult
 from vse_pipe.report.sections.examples import Previews
@@ -86,6 +85,15 @@ def _examples(
                 first = previews.item(right[0], direction)
                 rows.append({"kind": kind, "query": query, "cells": cells, "right": first})
     return {"inference": result.inference, "open": result is run.contrast, "k": k, "rows": rows}
+
+
+def change(baseline: pd.DataFrame, contrast: pd.DataFrame, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The ids, ascending, of queries that turn right at K = ``k``, and of those that turn wrong.
+    baseline, contrast: ranks of the same queries,
+    indexed by query_id in ascending order."""
+    before, after = baseline[f"hit_{k}"].to_numpy(), contrast[f"hit_{k}"].to_numpy()
+    ids = baseline.index.to_numpy()
+    return ids[~before & after], ids[before & ~after]
 
 
 def _cell(row: pd.Series, result: Evaluation, right: list[int], direction: str, previews: Previews) -> dict:

@@ -11,11 +11,12 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.artifacts.images import DESCRIBED
 from vse_pipe.core.seeds import generator
 from vse_pipe.project.registry import SIMILARITIES
-from vse_pipe.report.picks import Pick, mix, worst
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Evaluation, Group, Localisation, Results
 
 _RANKED, _SHOWN, _MATCHED = 5, 5, 4
+# In this order they take turns, so that a short page shows both gains and losses of a criterion.
+_KINDS = ("repaired", "right", "wrong", "broken")
 _HEADINGS = {"image_to_text": "From a picture to captions", "text_to_image": "From a caption to pictures"}
 _FAILURE_HEADINGS = {
     "image_to_text": "Pictures that do not find their captions",
@@ -79,6 +80,31 @@ def _examples_group(group: Group, results: Results, collector: Collector) -> dic
         cards = [_card(pick, direction, rankings, previews) for pick in picks]
         sides.append({"direction": direction, "heading": _HEADINGS[direction], "cards": cards})
     return {"dataset": group.catalogue.dataset, "run": run.name, "kind": run.kind, "criteria": criteria, "sides": sides}
+
+
+@dataclass(frozen=True)
+class Pick:
+    """kind: repaired (wrong under the baseline, right under the contrast), broken, right, wrong."""
+
+    query_id: int
+    kind: str
+
+
+def mix(baseline: pd.DataFrame, contrast: pd.DataFrame, count: int, rng: np.random.Generator) -> list[Pick]:
+    """At most ``count`` queries, the kinds by turns; right means a hit at 1.
+
+    baseline, contrast: ranks of the same queries, indexed by query_id in ascending order, so that
+    only ``rng`` chooses."""
+    before, after = baseline["hit_1"].to_numpy(), contrast["hit_1"].to_numpy()
+    masks = {"repaired": ~before & after, "right": before & after, "wrong": ~before & ~after, "broken": before & ~after}
+    ids = baseline.index.to_numpy()
+    waiting = {kind: list(rng.permutation(ids[masks[kind]])) for kind in _KINDS}
+    chosen: list[Pick] = []
+    while len(chosen) < count and any(waiting.values()):
+        for kind in _KINDS:
+            if waiting[kind] and len(chosen) < count:
+                chosen.append(Pick(int(waiting[kind].pop()), kind))
+    return chosen
 
 
 def _card(pick: Pick, direction: str, rankings: list[tuple[Evaluation, pd.DataFrame]], previews: Previews) -> dict:
@@ -169,6 +195,12 @@ def _failure_side(result: Evaluation, direction: str, previews: Previews) -> dic
         for number in worst(table, _SHOWN)
     ]
     return {"direction": direction, "heading": _FAILURE_HEADINGS[direction], "rows": rows, "items": items}
+
+
+def worst(ranks: pd.DataFrame, count: int) -> list[int]:
+    """query_ids with the lowest ranks of the best correct item, worst first, then by query_id."""
+    missed = ranks[ranks["rank"] > 1]
+    return [int(number) for number in missed.sort_values("rank", ascending=False, kind="stable").index[:count]]
 
 
 _TRUE, _FOUND = ("x1", "y1", "x2", "y2"), ("found_x1", "found_y1", "found_x2", "found_y2")
