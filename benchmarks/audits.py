@@ -42,7 +42,7 @@ def shapes() -> tuple[np.ndarray, list[list[str]]]:
     yaml = YAML()
     with (root / "params.yaml").open() as file:
         params = yaml.load(file)
-    drawn = {"format": "shapes", "source": str(root / "pipeline/vse_pipe/prepare/scenes"), "train": 2000}
+    drawn = {"format": "shapes", "source": str(root / "pipeline/vse_pipe/prepare/scene.py"), "train": 2000}
     params["datasets"] = {"shapes": drawn}
     params["runs"] = params["texts"] = params["noises"] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -18,7 +18,7 @@ SMALL = [
     *["train.epochs=2", "train.embed_size=16", "train.batch_size=32", "grid.inferences=[nns, is+rgm]"],
     *["runs.max=null", "report.examples=2", "report.audits=[hal]", "evaluate.resamples=20"],
     "ensembles={both: {runs: [sum, hal]}}",
-    "datasets.other={format: shapes, source: pipeline/vse_pipe/prepare/scenes, train: 8, val: 4, test: 12}",
+    "datasets.other={format: shapes, source: pipeline/vse_pipe/prepare/scene.py, train: 8, val: 4, test: 12}",
     "features.other={dataset: other, backbone: random_filters}",
     "transfers={moved: {run: hal, dataset: other, features: other}}",
 ]

@@ -12,8 +12,8 @@ from PIL import Image, ImageEnhance, ImageFilter
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.audit import defects, duplicates
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.prepare.scenes.drawing import draw
-from vse_pipe.prepare.scenes.scene import sample_scene
+from vse_pipe.prepare.formats.shapes import draw
+from vse_pipe.prepare.scene import sample_scene
 
 DUPLICATES = ("duplicate", "leak")
 

@@ -149,7 +149,9 @@ def test_every_example_of_whole_runs_loads(place, tmp_path):
 def test_the_example_of_every_format_can_be_read(name, tmp_path):
     section = "## " + FORMATS[name]
     shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
-    shutil.copytree(ROOT / "pipeline/vse_pipe/prepare/scenes", tmp_path / "pipeline/vse_pipe/prepare/scenes")
+    code = tmp_path / "pipeline/vse_pipe/prepare/scene.py"
+    code.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "pipeline/vse_pipe/prepare/scene.py", code)
     with (tmp_path / "mine.yaml").open("w") as file:
         YAML().dump(_first_yaml(INTRODUCTION) | _first_yaml(section), file)
     _write_data(section, tmp_path)

@@ -15,8 +15,8 @@ from tests.naive import data as naive
 from tests.prepare._data import prepare
 from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.prepare.formats.options import ShapesOptions
-from vse_pipe.prepare.scenes.drawing import box, draw, render, sample_split
-from vse_pipe.prepare.scenes.scene import Background, Figure, Scene, near_duplicate, sample_scene
+from vse_pipe.prepare.formats.shapes import box, draw, render, sample_split
+from vse_pipe.prepare.scene import Background, Figure, Scene, near_duplicate, sample_scene
 from vse_pipe.project import paths
 
 FEW = ShapesOptions(train=30, val=8, test=9, pixels=48)
@@ -67,7 +67,7 @@ def test_phrases_change_nothing_else_and_stand_in_their_captions(made, tmp_path)
 _ELSEWHERE = """
 import sys
 from pathlib import Path
-from vse_pipe.prepare.scenes.drawing import render
+from vse_pipe.prepare.formats.shapes import render
 from vse_pipe.prepare.formats.options import ShapesOptions
 from vse_pipe.project import paths
 few = ShapesOptions(train=30, val=8, test=9, pixels=48)
@@ -108,7 +108,7 @@ def test_a_box_is_tight_around_the_pixels_that_show_a_figure(side):
 
 def prepared(seed: int = 1, phrases: bool = False) -> Path:
     few = {"train": 6, "val": 2, "test": 3, "pixels": 32, "min_captions": 1, "max_captions": 3}
-    return prepare("shapes", "pipeline/vse_pipe/prepare/scenes", seed=seed, phrases=phrases, **few)
+    return prepare("shapes", "pipeline/vse_pipe/prepare/scene.py", seed=seed, phrases=phrases, **few)
 
 
 def test_the_stage_names_the_folder_the_images_end_in_and_writes_phrases_where_asked_for(folder, capsys):

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import data as naive
+from vse_pipe.prepare import scene as words
 from vse_pipe.prepare.formats.options import ShapesOptions
-from vse_pipe.prepare.scenes import scene as words
-from vse_pipe.prepare.scenes.drawing import sample_split
-from vse_pipe.prepare.scenes.scene import Scene, describe, near_duplicate, sample_scene
+from vse_pipe.prepare.formats.shapes import sample_split
+from vse_pipe.prepare.scene import Scene, describe, near_duplicate, sample_scene
 
 SEEDS = st.integers(0, 2**32 - 1)
 PARAMS = ShapesOptions(train=200, val=60, test=60)
