@@ -31,7 +31,7 @@ from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import FeatureSet, Member, Params
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.train import model as train_model
-from vse_pipe.train import restore
+from vse_pipe.train.trained import TrainedNetwork
 
 WIDTH, HEIGHT = 640, 480
 
@@ -212,7 +212,7 @@ def precision(options: argparse.Namespace) -> None:
     left, right = (np.asarray(side.array[side.rows], dtype=np.float64) for side in (first, second))
     cosines = (left * right).sum(-1) / np.linalg.norm(left, axis=-1) / np.linalg.norm(right, axis=-1)
     show(f"{len(cosines)} images, cosine: lowest {cosines.min():.6f}, median {np.median(cosines):.6f}")
-    model, _ = restore.load(paths.trained(options.run))
+    model = TrainedNetwork.load(paths.trained(options.run)).model
     model.to(options.device)
     folder, out = paths.embedded(options.run), Path(options.out)
     out.mkdir(parents=True, exist_ok=True)

@@ -135,8 +135,8 @@ def test_partners_are_the_best_of_all_training_pairs(trained):
 
 
 def _model_and_pairs(params, run):
-    network = Trained.open(paths.trained(run), "cpu").networks[0]
-    return network.model, stage._inputs(params.runs[run], run, network)[0]
+    trained = Trained.open(paths.trained(run))
+    return trained.networks[0].model, stage._inputs(params.runs[run], run, trained)[0]
 
 
 def test_the_gallery_has_the_most_suspect_pairs_one_of_each_image(trained):

@@ -19,8 +19,8 @@ from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train
+from vse_pipe.train.trained import TrainedNetwork
 
 SIMILARITIES = ("scan_t2i", "scan_i2t", "sgr", "saf")
 CPU = torch.device("cpu")
@@ -45,7 +45,7 @@ def _side(name: str, file: str = embeddings.IMAGES) -> embeddings.FragmentSide:
 def test_what_lies_on_disk_scores_as_the_model_does(project, name):
     embedded = Vectors.of_folder(paths.embedded(name))
     split = embedded.split("test", CPU)
-    model, _ = load(paths.trained(name))
+    model = TrainedNetwork.load(paths.trained(name)).model
     with torch.inference_mode():
         expected = model.score(split.images, split.captions)
     found = embedded.similarity()(split.images, split.captions)

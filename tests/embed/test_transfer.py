@@ -21,7 +21,7 @@ from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.extract import text_methods
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.train.restore import load
+from vse_pipe.train.trained import TrainedNetwork
 
 STRANGE = ["red", "azure", "green", "vast", "small", "round", "oblong", "dog", "ferret", "tree"]
 FEATURES = {"plain": "toy", "of_bare": "bare", "of_twin": "twin", "of_strange": "strange"}
@@ -100,7 +100,8 @@ def test_a_data_set_that_holds_the_same_has_the_same_vectors(project, run):
 
 
 def test_vectors_are_those_of_each_caption_and_image_read_alone_with_the_runs_own_words(project):
-    model, files = load(paths.trained("sum"))
+    network = TrainedNetwork.load(paths.trained("sum"))
+    model, files = network.model, network.files
     seen, read = _sides("sum_on_strange")
     table = captions.read(paths.prepared("strange"))
     for place in range(0, len(read.ids), 7):

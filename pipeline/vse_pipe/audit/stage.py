@@ -12,7 +12,6 @@ from vse_pipe.artifacts import identity, pairs
 from vse_pipe.audit import losses
 from vse_pipe.audit.figures import figures
 from vse_pipe.core import console
-from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, whole_folder
 from vse_pipe.core.locks import claim
@@ -20,8 +19,9 @@ from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.train import inputs
+from vse_pipe.train import model as encoder
 from vse_pipe.train.data import Pairs
-from vse_pipe.train.trained import Trained, TrainedNetwork
+from vse_pipe.train.trained import Trained
 
 # Pairs of a batch for losses, as in the L2RM paper.
 BATCH = 128
@@ -37,12 +37,12 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
     with claim(out):
         read = identity.parts_of(trained, "weights") | identity.parts_of(paths.prepared(node.dataset), "train")
         read |= identity.parts_of(paths.injected(node.dataset, node.noise))
-        networks = Trained.open(trained, resolve_device(device)).networks
-        if len(networks) > 1:
+        model = Trained.open(trained, device)
+        if len(model.networks) > 1:
             console.warn(f"audit {run}: of the run's two networks the first alone is asked")
-        table, truth = _inputs(node, run, networks[0])
+        table, truth = _inputs(node, run, model)
         work = losses.batches(len(table), BATCH, generator(params.seed, "audit", run))
-        measured = _measured(networks[0], table, work)
+        measured = _measured(model, table, work)
         values = measured["loss"].to_numpy()
         if not np.isfinite(values).all():
             raise InputError(f"{trained}: the model's losses are not finite; train the run again")
@@ -52,7 +52,7 @@ def audit(params: Params, run: str, limit: int = 12, device: str = "auto") -> di
         metrics = {
             "run": run,
             "gallery": _gallery(content, limit),
-            "partners_from": "batch" if networks[0].model.fragments else "all",
+            "partners_from": "batch" if model.has_fragments else "all",
             **figures(doubts, len(np.unique(table.owners)), mismatched),
             "mixture": losses.described(mixture),
         }
@@ -79,10 +79,10 @@ def _gallery(content: pa.Table, limit: int) -> list[int]:
     return table.iloc[order].drop_duplicates("image_id")["caption_id"].head(limit).tolist()
 
 
-def _inputs(node: Run, run: str, network: TrainedNetwork) -> tuple[Pairs, pa.Table]:
+def _inputs(node: Run, run: str, model: Trained) -> tuple[Pairs, pa.Table]:
     """The training pairs, and their rows in pairs.parquet."""
     source, texts = inputs.trained_on(node, run)
-    noise = network.files.config.get("noise")
+    noise = model.config.get("noise")
     if noise != node.noise:
         raise IntegrityError(
             f"run {run} was trained on the pairs of noise '{noise}', params.yaml now says '{node.noise}'; "
@@ -91,16 +91,16 @@ def _inputs(node: Run, run: str, network: TrainedNetwork) -> tuple[Pairs, pa.Tab
     injected = paths.injected(node.dataset, node.noise)
     identity.require_current(injected)
     identity.require_current(paths.trained(run))
-    table = inputs.table(node, source, texts, network.files.config.get("backbone"), network.device)
+    table = inputs.table(node, source, texts, model.config.get("backbone"), model.device)
     return table.train_pairs, pairs.read(injected).take(pa.array(table.train_rows))
 
 
 @torch.inference_mode()
-def _measured(network: TrainedNetwork, table: Pairs, work: list[np.ndarray]) -> pd.DataFrame:
+def _measured(trained: Trained, table: Pairs, work: list[np.ndarray]) -> pd.DataFrame:
     """Losses and partners. Models that compare vectors encode everything once and are searched
     completely. Models that compare fragments have partners from the same batch, because all images
     against all captions would take days."""
-    model, device = network.model, network.device
+    model, device = trained.networks[0].model, trained.device
     if model.fragments:
 
         def encode(places: np.ndarray) -> tuple:
@@ -108,8 +108,8 @@ def _measured(network: TrainedNetwork, table: Pairs, work: list[np.ndarray]) -> 
 
         return losses.measured(encode, model.score, table.owners, work, table.matches)
     _, first, rows = np.unique(table.owners, return_index=True, return_inverse=True)
-    images = network.images(table.source(model.tests_on_pixels), table.rows[first]).to(device)
-    texts = network.captions(table.texts, table.places).to(device)
+    images = encoder.images(model, table.source(model.tests_on_pixels), table.rows[first], device).to(device)
+    texts = encoder.captions(model, table.texts, table.places, device).to(device)
     assert isinstance(texts, torch.Tensor)
     incidence, matches = table.incidence, None
     if incidence is not None:

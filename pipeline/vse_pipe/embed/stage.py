@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 from torch import Tensor
 
 from vse_pipe.artifacts import captions, digests, embeddings, features, identity, images, model_files, names
@@ -28,9 +29,11 @@ from vse_pipe.project.params.schema import TransferNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.codes import check_width, cut_short
 from vse_pipe.ranking.fragments import Words
+from vse_pipe.train import model as encoder
 from vse_pipe.train.inputs import trained_on
+from vse_pipe.train.model import BATCH
 from vse_pipe.train.pictures import Pictures, same_weights
-from vse_pipe.train.trained import BATCH, Trained, TrainedNetwork
+from vse_pipe.train.trained import Trained, TrainedNetwork
 
 
 def embed(params: Params, name: str, device: str = "auto") -> Path:
@@ -96,7 +99,7 @@ def _write(params: Params, run: str, trained: Trained, material: Material, read:
     inputs: np.ndarray | Pictures = source.array
     if trained.tests_on_pixels:
         inputs = Pictures.join(material.dataset, source, trained.config["backbone"], trained.device)
-    encoding = Encoding(material, inputs, dim, params.embed.memory)
+    encoding = Encoding(material, inputs, trained.device, dim, params.embed.memory)
     with whole_folder(paths.embedded(run)) as folder:
         if (text_ids := names.read(prepared)) is not None:
             names.write(folder, text_ids)
@@ -225,11 +228,12 @@ _BLOCK = 1024
 
 @dataclass(frozen=True)
 class Encoding:
-    """The data set whose rows are encoded. inputs: of the image encoder; dim: the first dimensions
-    of a vector that count; memory: MiB."""
+    """The data set whose rows are encoded. inputs: of the image encoder; device: of the networks;
+    dim: the first dimensions of a vector that count; memory: MiB."""
 
     material: Material
     inputs: np.ndarray | Pictures
+    device: torch.device
     dim: int
     memory: int
 
@@ -254,9 +258,13 @@ class Encoding:
         if side == "captions":
             texts = self.material.texts
             assert texts is not None
-            return network.captions(texts, texts.places_of(ids), title)
+            return encoder.captions(network.model, texts, texts.places_of(ids), self.device, title)
         rows = self.material.features.rows_of(ids)
-        return network.images(self.inputs, rows, title, even=not network.model.fragments)
+        if not network.model.fragments:
+            # The last batch is filled up, because last bits may depend on the size of a batch.
+            size = BATCH if isinstance(self.inputs, np.ndarray) else min(BATCH, self.inputs.batch_size)
+            rows = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)])
+        return encoder.images(network.model, self.inputs, rows, self.device, title)[: len(ids)]
 
 
 def _dim(dim: int | None, config: dict, run: str) -> int:

@@ -10,8 +10,6 @@ file that only some runs import.
 """
 
 import contextlib
-import hashlib
-import json
 import shutil
 import zipfile
 from dataclasses import dataclass, field
@@ -59,7 +57,7 @@ def fingerprint_of(
         "device": device.type,
         "backbone": backbone,
     }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return identity.digest_of_values(parts)
 
 
 def code_of(run: Run) -> str:
@@ -144,7 +142,7 @@ class Checkpoint:
 
     def _ended(self, folder: Path) -> str:
         """Digest of the training and of the model's files."""
-        return hashlib.sha256(f"{self.mark} {identity.digest_of(folder, _WRITTEN)}".encode()).hexdigest()
+        return identity.digest_of_values([self.mark, identity.digest_of(folder, _WRITTEN)])
 
 
 def read(path: Path) -> dict[str, Any]:

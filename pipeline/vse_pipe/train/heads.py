@@ -1,9 +1,4 @@
-"""Shared parts of image and text encoders: the branch of a two-branch network, pooling,
-normalisation, first weights.
-
-Source of ``Branch``, one branch: Wang, Li and Lazebnik, Learning deep structure-preserving
-image-text embeddings, CVPR 2016, Figure 1 and section 3.1.
-"""
+"""Shared parts of image and text encoders: pooling, normalisation, first weights."""
 
 import math
 from collections.abc import Iterable
@@ -16,42 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from vse_pipe.train.encoders.options import BranchShape
 
-
-class Branch(nn.Module):
-    """(B, D) to (B, embed_size). Layers are ``fc1``, ``fc2``, ``bn``, as in the authors' PyTorch
-    code.
-
-    Weights and biases are uniform in +-1/sqrt(in), PyTorch's default, as in the authors' code; the
-    paper gives none. Batch normalisation starts at scale 1, shift 0.
-    """
-
-    def __init__(self, params: BranchShape, inputs: int, embed_size: int, rng: torch.Generator) -> None:
-        super().__init__()
-        self.params = params
-        first = nn.Linear(inputs, params.hidden if params.nonlinear else embed_size)
-        self.fc1: nn.Module = first
-        if params.nonlinear:
-            normalised = [nn.BatchNorm1d(params.hidden)] if params.batch_norm == "first" else []
-            self.fc1 = nn.Sequential(first, *normalised, nn.ReLU(), nn.Dropout(params.dropout))
-            self.fc2 = nn.Linear(params.hidden, embed_size)
-            if params.batch_norm == "last":
-                self.bn = nn.BatchNorm1d(embed_size)
-        for layer in self.modules():
-            if isinstance(layer, nn.Linear):
-                _uniform(layer.parameters(), 1.0 / math.sqrt(layer.in_features), rng)
-
-    def forward(self, vectors: Float[Tensor, "rows features"]) -> Float[Tensor, "rows dim"]:
-        if self.training and self.params.drop:
-            vectors = without_some(vectors, self.params.drop)
-        for layer in self.children():
-            vectors = layer(vectors)
-        vectors = normalize(vectors)
-        return vectors.abs() if self.params.use_abs else vectors
-
-
-def _uniform(weights: Iterable[Tensor], bound: float, rng: torch.Generator) -> None:
+def uniform(weights: Iterable[Tensor], bound: float, rng: torch.Generator) -> None:
     for weight in weights:
         nn.init.uniform_(weight, -bound, bound, generator=rng)
 
@@ -175,7 +136,7 @@ class GPO(nn.Module):
         super().__init__()
         self.gru = nn.GRU(places, hidden, batch_first=True, bidirectional=True)
         self.linear = nn.Linear(hidden, 1, bias=False)
-        _uniform(self.parameters(), 1 / math.sqrt(hidden), rng)
+        uniform(self.parameters(), 1 / math.sqrt(hidden), rng)
 
     def forward(self, vectors: Float[Tensor, "sets n dim"], mask: Bool[Tensor, "sets n"]) -> Float[Tensor, "sets dim"]:
         """mask: as in ``pool``. Computed in the type of the weights."""

@@ -77,15 +77,14 @@ def identities(folders: Iterable[Path]) -> identity.Inputs:
     return read
 
 
-def all_inputs(node: Run) -> identity.Inputs:
-    """All that a training reads, for its fingerprint: data set, vectors of teachers and of words,
-    features, texts and pairs."""
-    injected = paths.injected(node.dataset, node.noise)
+def further_inputs(node: Run) -> identity.Inputs:
+    """What a training reads beside features, texts and pairs, for its fingerprint: the data set,
+    vectors of teachers and of words."""
     # The whole data set, regions too, in place of the parts that the pairs were made from.
-    read = identity.inputs_of(injected) | identity.parts_of(paths.prepared(node.dataset))
-    if (words := word_file(node.text)) is not None:
-        read |= {str(words): {"file": sha256(words)}}
-    return read | identities([*feature_folders(node), injected])
+    read = identity.inputs_of(paths.injected(node.dataset, node.noise))
+    read |= identity.parts_of(paths.prepared(node.dataset))
+    words = word_file(node.text)
+    return read if words is None else read | {str(words): {"file": sha256(words)}}
 
 
 def trained_on(node: Run, run: str) -> tuple[features.Features, Texts]:

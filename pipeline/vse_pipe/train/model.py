@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from vse_pipe.train.pictures import Pictures
 
 
+# Images and captions in one pass of an encoder outside of training.
+BATCH, _CAPTIONS = 1024, 256
+
+
 class DualEncoder(nn.Module):
     """Encodes images and captions into one space; ``score`` compares them.
 
@@ -203,7 +207,6 @@ def images(
     source: "np.ndarray | Pictures",
     rows: np.ndarray,
     device: torch.device,
-    batch: int = 1024,
     title: str = "",
 ) -> Tensor:
     """float32 vectors (len(rows), dim) or (len(rows), R, dim) of feature rows, from stored features
@@ -211,24 +214,24 @@ def images(
     share = Share.even(len(rows))
     rows = share.take(rows)
     if isinstance(source, np.ndarray):
-        parts = _parts(rows, batch)
+        parts = _parts(rows, BATCH)
         inputs: Iterable[Tensor] = map(partial(image_inputs, source), parts)
     else:
-        parts = _parts(rows, min(batch, source.batch_size))
+        parts = _parts(rows, min(BATCH, source.batch_size))
         inputs = source.tested(parts)
     with evaluating(model):
         return share.gather(_filled((model.img(chosen.to(device)) for chosen in inputs), parts, title))
 
 
 def captions(
-    model: DualEncoder, texts: Texts, places: np.ndarray, device: torch.device, batch: int = 256, title: str = ""
+    model: DualEncoder, texts: Texts, places: np.ndarray, device: torch.device, title: str = ""
 ) -> Tensor | Words:
     """float32 vectors (len(places), dim) of captions, or their words; batches hold captions of
     similar length. title: as in ``images``."""
     lengths = torch.from_numpy(text_lengths(texts, places))
     order, share = processes.dealt(lengths.argsort(stable=True))
     lengths, back = lengths[order], order.argsort()
-    parts = _parts(share.take(order).numpy(), batch)
+    parts = _parts(share.take(order).numpy(), _CAPTIONS)
     batches = (text_inputs(texts, places[part]) for part in parts)
     with evaluating(model):
         encoded: Iterator[Any] = (model.captions(inputs, device) for inputs in batches)

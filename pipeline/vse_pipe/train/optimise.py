@@ -28,8 +28,6 @@ from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.model import DualEncoder, batch_norms
 from vse_pipe.train.scheme import Scheme
 
-# Advice for numbers that are not finite.
-ADVICE = "lower train.lr, or check the loss's parameters and the features"
 # Steps between two looks at a GPU's losses: each look waits until it has computed them.
 _READ_EVERY = 64
 
@@ -189,7 +187,8 @@ def require_finite(loss: float, norm: float) -> None:
     """Raises PipelineError when the loss or the norm of the gradients is NaN or infinite."""
     for name, value in (("loss", loss), ("norm of the gradients", norm)):
         if not math.isfinite(value):
-            raise PipelineError(f"the {name} is {value}; {ADVICE}")
+            advice = "lower train.lr, or check the loss's parameters and the features"
+            raise PipelineError(f"the {name} is {value}; {advice}")
 
 
 def encoded_in_chunks(

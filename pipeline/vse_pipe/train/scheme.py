@@ -175,8 +175,9 @@ class Scheme:
 
     def judged(self, model: DualEncoder, batch: Batch) -> Scored:
         """The batch with vectors and scores of ``model`` in evaluation mode, without gradients."""
-        images, texts, scores = judged(model, batch, self.setting)
-        return self._compared(scores, images, texts, batch)
+        with evaluating(model):
+            images, texts = model.encode(batch, self.setting.device, self.setting.train.precision)
+            return self._compared(model.score(images, texts), images, texts, batch)
 
     def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         """The batch as input of the loss; images, texts: (pairs, dim) vectors, or fragments."""
@@ -204,10 +205,3 @@ def groups(pairs: int, size: int, seed: int, epoch: int) -> list[ndarray]:
     if starts and pairs - starts[-1] == 1:
         starts.pop()
     return np.split(order, starts)
-
-
-def judged(model: DualEncoder, batch: Batch, setting: Setting) -> tuple[Tensor, Tensor | Words, Tensor]:
-    """Images, texts and their scores under ``model`` in evaluation mode, without gradients."""
-    with evaluating(model):
-        images, texts = model.encode(batch, setting.device, setting.train.precision)
-        return images, texts, model.score(images, texts)

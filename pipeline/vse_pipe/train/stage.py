@@ -71,7 +71,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     stored = features.read(folders[0])
     network = inputs.network(params, node, stored)
     backbone = None if network is None else network.described
-    read = inputs.all_inputs(node) if trains else identities
+    read = identities | (inputs.further_inputs(node) if trains else {})
     checkpoint = Checkpoint(out, fingerprint_of(name, node, read, device, backbone))
     if processes.first_answer(checkpoint.is_finished()):
         say(f"{out} is up to date")

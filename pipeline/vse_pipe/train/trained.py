@@ -28,12 +28,19 @@ from vse_pipe.extract.compute import batches
 from vse_pipe.pictures import read
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
-from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES, Family
-from vse_pipe.ranking.fragments import Several, Sides, Words
-from vse_pipe.train import model as dual_encoder
-from vse_pipe.train import restore
-from vse_pipe.train.model import DualEncoder
-from vse_pipe.train.pictures import PhotoReader, Pictures, ahead_of
+from vse_pipe.project.params.typed import Member
+from vse_pipe.project.registry import (
+    BACKBONES,
+    IMAGE_ENCODERS,
+    SIMILARITIES,
+    TEXT_ENCODERS,
+    TEXT_FEATURES,
+    Family,
+)
+from vse_pipe.ranking.fragments import Several, Sides
+from vse_pipe.train import model as encoder
+from vse_pipe.train.model import DualEncoder, build, network_holder
+from vse_pipe.train.pictures import PhotoReader, ahead_of
 from vse_pipe.train.sentences import Fitted
 
 Photo = Path | bytes | Image.Image
@@ -41,8 +48,6 @@ Photo = Path | bytes | Image.Image
 TEXTS, FEATURES = "texts", "features"
 # Backbones that read features computed elsewhere; there is no network for a photo.
 NO_NETWORK = ("precomp", "bottom_up")
-# Images in one pass of an image encoder.
-BATCH = 1024
 _UNFIT = "this version cannot read it"
 # Modes that a PNG keeps; others become RGB.
 _PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
@@ -50,28 +55,46 @@ _PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """One network of a run. model: on ``device``; files: of its folder."""
+    """One network of a run, in evaluation mode. files: of its folder."""
 
     model: DualEncoder
     files: model_files.ModelFiles
-    device: torch.device
+
+    @classmethod
+    def load(cls, folder: Path, run: str | None = None) -> "TrainedNetwork":
+        """The network of data/train/<run>/, on the CPU.
+
+        run: name for messages, by default the folder's name. Raises InputError when a file is
+        missing, IntegrityError when a file is damaged or config.json does not fit the weights.
+        """
+        files = model_files.read(folder, run)
+        config = files.config
+        with damaged(folder / model_files.CONFIG, f"does not fit {model_files.MODEL} or this version"):
+            image, text, similarity = (
+                _member(family, config[key])
+                for key, family in (("image", IMAGE_ENCODERS), ("text", TEXT_ENCODERS), ("similarity", SIMILARITIES))
+            )
+            backbone, described = None, config.get("backbone")
+            if described and (holder := network_holder(image, text)):
+                backbone = holder.restore_network(described)
+            sizes = tuple(config["feature_shape"]), config["text_inputs"], config["embed_size"]
+            model = build(image, text, similarity, *sizes, seed=0, backbone=backbone)
+            # Weights of the loss are needed in training only.
+            model.load_state_dict({key: value for key, value in files.weights.items() if not key.startswith("loss.")})
+        return cls(model.eval(), files)
 
     @property
     def width(self) -> int:
         """Dimensions of a vector or of a fragment."""
         return int(self.files.config["embed_size"])
 
-    def images(self, source: np.ndarray | Pictures, rows: np.ndarray, title: str = "", even: bool = False) -> Tensor:
-        """(rows, dim) or (rows, R, dim) of stored features or of a data set's pictures. even: fill
-        up the last batch, because last bits may depend on the size of a batch."""
-        size = BATCH if isinstance(source, np.ndarray) else min(BATCH, source.batch_size)
-        filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows
-        vectors = dual_encoder.images(self.model, source, filled, self.device, size, title)
-        return vectors[: len(rows)]
 
-    def captions(self, treated: Texts, places: np.ndarray, title: str = "") -> Tensor | Words:
-        """(places, dim), or the words of the captions at these places."""
-        return dual_encoder.captions(self.model, treated, places, self.device, title=title)
+def _member(family: Family, described: dict) -> Member:
+    """The member that ``describe`` turned into JSON."""
+    name = described["name"]
+    if name not in family.names():
+        raise LookupError(f"no {family.kind} '{name}'")
+    return Member(name, family.options(name).model_validate(described["params"]))
 
 
 @dataclass(frozen=True)
@@ -86,31 +109,39 @@ class PictureBlock:
 
 @dataclass(frozen=True)
 class Trained:
-    """folder: of the model; networks: one or two; home: where their inputs are described."""
+    """folder: of the model; networks: one or two, on ``device``; home: where their inputs are
+    described."""
 
     folder: Path
     networks: tuple[TrainedNetwork, ...]
     home: "Home"
+    device: torch.device
 
     @classmethod
     def open(cls, folder: Path, device: str | torch.device = "cpu") -> "Trained":
         """Raises InputError for a missing file and for a folder that is neither a run nor a pack,
-        IntegrityError for a file that does not match the digests in config.json."""
+        IntegrityError for a file that does not match the digests in config.json, and for a second
+        network that is not the one that config.json names."""
         target = device if isinstance(device, torch.device) else resolve_device(device)
         config, home = model_files.read_config(folder), Home.find(folder)
         # A pack may lie in a folder of any name.
         run = str(config.get("run", folder.name)) if home.is_pack else paths.run_of_folder(folder)
-        loaded = restore.load_all(folder, run)
-        networks = [TrainedNetwork(model.to(target), files, target) for model, files in loaded]
-        return cls(folder, tuple(networks), home)
+        networks = [TrainedNetwork.load(folder, run)]
+        if digest := config.get("peer_sha256"):
+            peer = folder / model_files.PEER
+            networks.append(TrainedNetwork.load(peer, run))
+            if networks[1].files.digest != digest:
+                raise IntegrityError(
+                    f"{peer}: holds another network than {model_files.CONFIG} names; train the run again, or "
+                    "fetch the folder again"
+                )
+        for network in networks:
+            network.model.to(target)
+        return cls(folder, tuple(networks), home, target)
 
     @property
     def config(self) -> dict:
         return self.networks[0].files.config
-
-    @property
-    def device(self) -> torch.device:
-        return self.networks[0].device
 
     @property
     def width(self) -> int:
@@ -136,7 +167,8 @@ class Trained:
     def treated(self, sentences: Texts, places: np.ndarray, title: str = "") -> Sides:
         """As ``captions``, of sentences that the text features have treated. places: of those to
         encode; title: of the progress."""
-        return joined([network.captions(sentences, places, title) for network in self.networks])
+        sides = [encoder.captions(network.model, sentences, places, self.device, title) for network in self.networks]
+        return joined(sides)
 
     def features(self, array: Float[np.ndarray, "images ..."]) -> Sides:
         """(images, dim) or (images, R, dim). array: features as their meta.json describes them.
@@ -178,7 +210,8 @@ class Trained:
                 yield PictureBlock(batch.items, side, batch.failures)
 
     def _encoded(self, array: np.ndarray) -> Sides:
-        return joined([network.images(array, np.arange(len(array))) for network in self.networks])
+        rows = np.arange(len(array))
+        return joined([encoder.images(network.model, array, rows, self.device) for network in self.networks])
 
     def scores(self, images: Any, captions: Any) -> Float[Tensor, "images captions"]:
         """Larger is more similar; of two networks the mean. images: result of ``images`` or
@@ -186,8 +219,7 @@ class Trained:
         sides = zip(self.networks, parts_of(images), parts_of(captions), strict=True)
         with torch.inference_mode():
             scores = [
-                network.model.score(left.to(network.device), right.to(network.device)).cpu()
-                for network, left, right in sides
+                network.model.score(left.to(self.device), right.to(self.device)).cpu() for network, left, right in sides
             ]
         return torch.stack(scores).mean(dim=0)
 

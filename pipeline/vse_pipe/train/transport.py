@@ -14,7 +14,8 @@ from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import checkpoint
 from vse_pipe.train.data import Batch
 from vse_pipe.train.heads import normalize
-from vse_pipe.train.scheme import Setting, judged
+from vse_pipe.train.model import evaluating
+from vse_pipe.train.scheme import Setting
 
 # Largest share of the batch that is put among foreign images.
 _MATCHED_SHARE = 0.1
@@ -65,7 +66,9 @@ class Costs:
         matching = torch.zeros(len(foreign), len(matched.pairs), device=self.setting.device)
         matching[places, chosen] = 1.0
         batch = Batch(foreign, matched.texts, matched.owners, matched.pairs)
-        scores = judged(self.setting.model, batch, self.setting)[2]
+        model, setting = self.setting.model, self.setting
+        with evaluating(model):
+            scores = model.score(*model.encode(batch, setting.device, setting.train.precision))
         self.optimizer.zero_grad(set_to_none=True)
         supervised_cost(self.network(scores), matching).backward()
         self.optimizer.step()

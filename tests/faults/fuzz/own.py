@@ -17,7 +17,7 @@ from tests.faults.fuzz.child import Reader
 from vse_pipe.artifacts import captions, embeddings, evaluation, features, images, model_files, pairs, texts
 from vse_pipe.extract.job import Output, Shard
 from vse_pipe.extract.shards import Shards, read
-from vse_pipe.train import restore
+from vse_pipe.train.trained import TrainedNetwork
 
 _RUN = Path("data/train/sum")
 
@@ -34,8 +34,8 @@ def _shards() -> Shards:
 
 
 def _model(folder: Path) -> object:
-    model, files = restore.load(folder)
-    return model.state_dict(), files.words, files.config
+    network = TrainedNetwork.load(folder)
+    return network.model.state_dict(), network.files.words, network.files.config
 
 
 def _on(read: Callable[[Path], object], *files: Path, digested: bool = True) -> list[Reader]:

@@ -21,9 +21,9 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train.losses.hub import plan
-from vse_pipe.train.restore import load
 from vse_pipe.train.scored import LossTerms, Scored, fits
 from vse_pipe.train.stage import train
+from vse_pipe.train.trained import TrainedNetwork
 
 TAU, SHARE = st.floats(0.05, 2), st.floats(0, 1)
 FLOAT = st.floats
@@ -227,8 +227,7 @@ def test_scale_and_bias_are_trained_kept_and_told_and_a_killed_run_ends_bit_equa
     assert files.weights[BIAS].item() != pytest.approx(-10, abs=1e-3)
     assert files.config["loss"]["learned"] == {key[5:]: files.weights[key].item() for key in (LOG_SCALE, BIAS)}
     embed(params, "sum", "cpu")
-    model, _ = load(paths.trained("sum"))
-    assert model.loss is None, "an evaluated model has no weights of its loss"
+    assert TrainedNetwork.load(paths.trained("sum")).model.loss is None, "an evaluated model has no weights of its loss"
 
 
 def test_the_temperature_is_trained_and_kept_and_a_rate_of_its_own_moves_what_is_learned_alone(tmp_path, monkeypatch):

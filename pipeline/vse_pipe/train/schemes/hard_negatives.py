@@ -87,12 +87,10 @@ class HardNegatives(Scheme):
         return self.loss(replace(scored, mined=mined, mined_for=self._mined_for), lambda2=0.0, lambda3=0.0)
 
     def state(self) -> dict[str, Tensor]:
-        # A file of tensors has none of no rows.
-        return {key: torch.from_numpy(value) for key, value in vars(self.mined).items() if len(value)}
+        return {key: torch.from_numpy(value) for key, value in vars(self.mined).items()}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        if state:
-            self.mined = Mined(state["texts"].numpy(), state["rows"].numpy())
+        self.mined = Mined(state["texts"].numpy(), state["rows"].numpy())
 
 
 @dataclass(frozen=True)
