@@ -68,16 +68,14 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
     """The rows of pairs.parquet."""
     true = caption_table["image_id"].to_numpy()
     train_images = image_table["image_id"].to_numpy()[pc.equal(image_table["split"], "train").to_numpy()]
-    train = np.flatnonzero(pc.equal(caption_table["split"], "train").to_numpy())
-    member = PROTOCOLS.load(protocol.name)
-    image_ids, unknown = true.copy(), np.zeros(len(true), bool)
-    if len(train):
-        basis = getattr(protocol.params, "rate", None)
-        if path := getattr(protocol.params, "path", None):
-            counts = len(train_images), len(train)
-            basis = pairs.read_noise_index(Path(path), protocol.params.sha256, *counts)
-        image_ids[train] = shown_images(true[train], train_images, member, basis, seed)
-        unknown[train] = not PROTOCOLS.traits(protocol.name).knows_truth
+    is_train = pc.equal(caption_table["split"], "train").to_numpy()
+    member, image_ids = PROTOCOLS.load(protocol.name), true.copy()
+    basis = getattr(protocol.params, "rate", None)
+    if path := getattr(protocol.params, "path", None):
+        counts = len(train_images), int(is_train.sum())
+        basis = pairs.read_noise_index(Path(path), protocol.params.sha256, *counts)
+    image_ids[is_train] = shown_images(true[is_train], train_images, member, basis, seed)
+    unknown = is_train & (not PROTOCOLS.traits(protocol.name).knows_truth)
     columns = {
         "caption_id": caption_table["caption_id"],
         "image_id": image_ids,
@@ -170,8 +168,8 @@ def _entries(params: Params, run: str, weight: float) -> list[dict]:
     images = embeddings.read(folder / embeddings.IMAGES)
     if not (images.splits == "train").any():
         raise InputError(
-            f"{folder}: holds no training images, whose similarities a teacher gives; "
-            f"name train in embed.splits and run `dvc repro embed@{run}`"
+            f"{folder}: holds no training images, whose similarities teach; "
+            f"name train in embed.splits and {identity.made_anew(folder)}"
         )
     folders = [folder, folder / embeddings.PEER] if "peer_sha256" in images.about else [folder]
     return [{"run": run, "folder": str(path), "weight": weight / len(folders)} for path in folders]
