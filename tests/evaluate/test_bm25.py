@@ -71,7 +71,7 @@ def test_an_ensemble_joins_words_with_vectors(params):
 
 def test_a_bank_of_another_folder_is_refused(params):
     folder = params.evaluate.model_copy(update={"bank": str(paths.embedded("sum"))})
-    with pytest.raises(InputError, match=r"bank from its own runs: evaluate\.bank test, train or val"):
+    with pytest.raises(InputError, match=r"bank from their own runs: evaluate\.bank test, train or val"):
         evaluate(replace(params, evaluate=folder), "both", ["is"], "cpu")
 
 

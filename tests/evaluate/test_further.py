@@ -1,6 +1,7 @@
 """Recall at other K and judgements beside an evaluation of a run."""
 
 import hashlib
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import captions, embeddings, evaluation, images
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import tables
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.evaluate.table import figure_notes
 from vse_pipe.project import paths
@@ -182,3 +183,6 @@ def test_places_of_different_queries_say_nothing_about_agreement(prepared, how):
     found = evaluate(params, "both", ["nns"], "cpu")["nns"]["judged"]
     for direction in DIRECTIONS:
         assert ("tau_b" in found[direction]["kendall"]) == (how == {"rule": "mean"})
+    alone = nullcontext() if how == {"rule": "mean"} else pytest.raises(UsageError, match="scale for each query")
+    with alone:
+        evaluate(params, "both", ["gm"], "cpu")

@@ -285,6 +285,9 @@ def test_the_split_of_the_queries_that_correct_hubs_counts(whole, tmp_path, monk
     picture("train")
     with pytest.raises(IntegrityError, match="split train") if bank == "train" else contextlib.nullcontext():
         identity.require_current(paths.evaluations("sum"))
+    picture("val")  # which chooses parameters
+    with pytest.raises(IntegrityError, match=r"split .*val"):
+        identity.require_current(paths.evaluations("sum"))
 
 
 def test_findings_on_pairs_are_reviewed_beside_those_pairs_alone(whole, tmp_path, monkeypatch):

@@ -52,16 +52,6 @@ class TextIds:
             raise InputError(f"{NAME}: no name for {key} {absent}; prepare and embed the data set again")
         return names.take(pa.array(places))
 
-    def numbers(self, key: str, origin: "TextIds | None", ids: np.ndarray) -> np.ndarray:
-        """``ids`` of ``origin`` as the numbers of the same names in this collection; missing names
-        get negative numbers. Ids of a key that has numbers in either collection stay."""
-        numbers, names = self._sides[key]
-        texts = None if origin is None else origin.texts(key, ids)
-        if texts is None or not len(numbers):
-            return ids
-        places = pc.fill_null(pc.index_in(texts, names), -1).to_numpy()
-        return np.where(places < 0, -1 - ids, numbers[places])
-
     def label(self, key: str, number: int) -> int | str:
         """The text for users: the name of a number, or the number."""
         texts = self.texts(key, np.array([number]))

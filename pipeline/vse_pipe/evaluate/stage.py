@@ -22,6 +22,7 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import ends_in_matching
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.criteria import Criterion
+from vse_pipe.ranking.split import OWN
 
 
 def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = "auto") -> dict[str, dict]:
@@ -75,7 +76,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
 
 
 def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
-    """Raises InputError for unmeasured criteria of the call; else a warning."""
+    """Raises InputError for criteria of the call that the runs could not be measured under."""
     lines = [
         f"{run}: {name}: {reasons[name]}"
         for run, reasons in {run: evaluation.read_unmeasured(paths.evaluations(run)) for run in runs}.items()
@@ -89,28 +90,40 @@ def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
 def _identities(params: Params, run: str) -> identity.Inputs:
     """The ranked vectors and what they were made from, and those of a bank's folder."""
     node, settings, read = params.ensembles.get(run), params.evaluate, identity.Inputs()
+    splits = {settings.split, "val", *({settings.bank} - {OWN})}  # val chooses parameters
     for member in (run,) if node is None else node.members:
         folder = paths.embedded(member)
-        read |= identity.inputs_of(folder, [settings.split, settings.bank]) | identity.parts_of(folder)
+        read |= identity.inputs_of(folder, splits) | identity.parts_of(folder)
     if run in params.transfers:  # its run may provide the bank and the validation data
         read |= identity.parts_of(paths.embedded(params.trained(run)))
     if settings.bank not in DESCRIBED:
         read[settings.bank] = {"vectors": embeddings.digest(Path(settings.bank))}
-    if node is not None and BM25 in node.runs:  # how rare a word is follows from the captions of all splits
+    # How rare a word is follows from the captions of all splits; judgements may name files.
+    files = ["captions"] * (node is not None and BM25 in node.runs) + ["images"] * bool(_judgements(params, run))
+    if files:
         prepared = paths.prepared(params.dataset(run))
-        texts = identity.parts_of(prepared, "captions")[str(prepared)]
-        read[str(prepared)] = read.get(str(prepared), {}) | texts
+        read[str(prepared)] = read.get(str(prepared), {}) | identity.parts_of(prepared, *files)[str(prepared)]
     return read
 
 
 def _settings_digest(params: Params, run: str) -> str:
-    """Settings of all criteria: the section evaluate and its files, the ensemble and the seed."""
-    node = params.ensembles.get(run)
-    settings = params.evaluate.model_dump(mode="json", exclude={"memory"})
-    file = params.evaluate.for_dataset(params.dataset(run)).judgements
-    judgements = sha256(Path(file)) if isinstance(file, str) and Path(file).is_file() else None
-    content = {"evaluate": settings, "judgements": judgements, "ensemble": node and node.entry, "seed": params.seed}
+    """Settings of all criteria: the sections evaluate and inference and their files, the ensemble or
+    transfer, and the seed."""
+    ensemble, transfer, file = params.ensembles.get(run), params.transfers.get(run), _judgements(params, run)
+    content = {
+        "evaluate": params.evaluate.model_dump(mode="json", exclude={"memory"}),
+        "inference": {name: options.model_dump(mode="json") for name, options in params.inference.items()},
+        "judgements": sha256(file) if file is not None and file.is_file() else None,
+        "ensemble": ensemble and ensemble.entry,
+        "transfer": transfer and transfer.model_dump(mode="json"),
+        "seed": params.seed,
+    }
     return identity.digest_of_values(content)
+
+
+def _judgements(params: Params, run: str) -> Path | None:
+    file = params.evaluate.for_dataset(params.dataset(run)).judgements
+    return Path(file) if isinstance(file, str) else None
 
 
 def _complete(out: Path, folder: Path, unmeasured: dict[str, str]) -> dict[str, str]:
@@ -135,10 +148,11 @@ def _complete(out: Path, folder: Path, unmeasured: dict[str, str]) -> dict[str, 
 
 def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
     node = params.ensembles.get(run)
-    if node is not None and node.rescore and (matchings := [*filter(ends_in_matching, inferences)]):
+    matchings = [name for name in inferences if ends_in_matching(name)]
+    if node is not None and not node.is_comparable and matchings:
         raise UsageError(
-            f"{matchings[0]} matches all queries at once and ensemble '{run}' rescores, with one scale for a query "
-            f"only; rank it under {', '.join(params.ranked_under(run)) or 'nns'}"
+            f"{matchings[0]} matches all queries at once, and the scores of ensemble '{run}' have another scale for "
+            f"each query; rank it under {', '.join(params.ranked_under(run)) or 'nns'}"
         )
 
 

@@ -54,7 +54,7 @@ def figure_notes(results: Sequence[dict]) -> list[str]:
     ]
     if any("rsum" in metrics.get("intervals", {}) for metrics in results):
         lines[0] += "; in brackets the 95% interval"
-    lines += evaluation.few_items(first)
+    lines += dict.fromkeys(line for metrics in results for line in evaluation.few_items(metrics))
     criteria: dict[str, dict[str, None]] = {}
     for metrics in results:
         for sentence in filter(None, (_judged(metrics), _correction(metrics), _tuned_elsewhere(metrics))):

@@ -1,8 +1,8 @@
 """What is ranked: images and captions, the bank, and validation data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ class Task:
     """split: what is ranked. bank: the queries that correct its scores. validation,
     validation_bank: the split and the bank that choose parameters; validation is None for the
     reason ``lacking``. about: content of every metrics document. options: of ``evaluate``. seed:
-    for the bootstrap. names: of ids that are text. trials: of scores that are given; None: they are
+    for the bootstrap. names: of ids that are text. graded: judgements of people. trials: of scores that are given; None: they are
     computed from the vectors. tuned_on: the data set of ``validation``, if it is another one."""
 
     split: Split
@@ -65,34 +65,12 @@ class Task:
         of ``run``. A transfer may take the bank and the validation data from its run's training
         data set. criteria: those to measure. Raises InputError when they do not fit."""
         options = params.evaluate.for_dataset(params.dataset(run))
-        split, moved = embedded.split(options.split, device), embedded.transfer(options.split)
-        training = cache(partial(_training, params, run))
-        validation, tuned_on, lacking = None, None, f"{embedded.folder} holds no split val"
-        if options.split == "val":
-            lacking = "evaluate.split ranks val itself"
-        elif embedded.has("val"):
-            validation = embedded.split("val", device)
-        if validation is None and moved and any(criterion.open_parameters(options.tune) for criterion in criteria):
-            if (source := training()) is None:
-                lacking += f", and run '{moved['run']}' is not embedded on its own data set"
-            elif not source.has("val"):
-                lacking += f", nor does {source.folder}"
-            else:
-                validation, tuned_on = _lent(embedded, source, "val", device), f"val of {moved['trained_on']}"
-                require_others(split, validation, tuned_on)
-        bank = validation_bank = BankSource(options.split)
-        lender = _lender(params, run, embedded, options.bank, training)
-        if options.bank != OWN and (lender is not embedded or options.bank != options.split):
-            bank = validation_bank = _bank(embedded, lender, options, device)
-            if lender is not embedded or options.bank not in _SPLITS:
-                require_others(split, bank.split, f"bank {bank.name}")
-            if tuned_on and options.bank == "train" and (source := training()) and source.has("train"):
-                of_training = _lent(embedded, source, "train", device)
-                validation_bank = BankSource(f"train of {moved['trained_on']}", of_training)
-            if options.bank == "val" and validation is not None and (lender is embedded or tuned_on):
-                # Every second image to tune on, the rest as the bank.
-                validation, rest = (validation.fold(slice(start, None, 2)) for start in (0, 1))
-                validation_bank = BankSource(bank.name, rest)
+        split = embedded.split(options.split, device)
+        sources = _Sources(params, run, embedded, options, device)
+        is_needed = any(criterion.open_parameters(options.tune) for criterion in criteria)
+        validation, tuned_on, lacking = sources.validation(split, is_needed)
+        bank = sources.bank(split)
+        validation, validation_bank = sources.validation_bank(bank, validation, tuned_on)
         about: dict[str, Any] = {"run": run, "similarity": embedded.compared_by, **embedded.about(options.split)}
         if missing := about.get("left_out"):
             console.warn(
@@ -109,13 +87,15 @@ class Task:
 
     def require_parameters(self, criterion: Criterion) -> None:
         """Raises Untuned for open parameters without validation data."""
-        names = self.open_parameters(criterion)
+        names, without_default = self.open_parameters(criterion), criterion.open_parameters(tune=False)
         if names and self.validation is None:
-            fixed = ", or evaluate.tune: false" if self.options.tune else ""
-            raise Untuned(f"{self.lacking}; give {', '.join(names)}{fixed}")
+            remedies = [f"give {name}" for name in without_default]
+            remedies += ["set evaluate.tune: false"] * (len(names) > len(without_default))
+            raise Untuned(f"{self.lacking}; {' and '.join(remedies)}")
 
     def tuned(self, criteria: Sequence[Criterion]) -> tuple["Task", list[Criterion]]:
-        """Validation data choose parameters that are open, unless ``evaluate.tune`` says no."""
+        """As this task, but validation data choose every parameter that was not given, unless
+        ``evaluate.tune`` was."""
         if self.validation is None or "tune" in self.options.model_fields_set:
             return self, list(criteria)
         pinned = [each.with_options(each.rescoring.params.pinned()) for each in criteria]
@@ -151,51 +131,98 @@ class Task:
         return replace(self, graded=judgements.read_judgements(options, *names))
 
 
-def _training(params: Params, run: str) -> Embedded | None:
-    """The embeddings of a transfer's run on its training data set, where it was embedded there."""
-    node = params.transfers.get(run)
-    if node is None or not (paths.embedded(node.run) / embeddings.IMAGES).is_file():
-        return None
-    return load_embeddings(params, node.run)
+@dataclass(frozen=True)
+class _Sources:
+    """What a run is measured with beside its ranked split."""
 
+    params: Params
+    run: str
+    embedded: Embedded
+    options: EvaluateParams
+    device: torch.device
 
-def _lender(
-    params: Params, run: str, embedded: Embedded, bank: str, training: Callable[[], Embedded | None]
-) -> Embedded:
-    """The embeddings that hold the bank: those that are ranked, or those of a transfer's run."""
-    node = params.transfers.get(run)
-    if node is None or bank not in _SPLITS:
-        return embedded
-    if node.bank not in (None, node.dataset):
-        return load_embeddings(params, node.run)
-    source = None if embedded.has(bank) else training()
-    if source is None or not source.has(bank):
-        return embedded
-    dataset = params.dataset(node.run)
-    console.warn(f"evaluate {run}: {node.dataset} has no split {bank}; the query bank is that of {dataset}")
-    return source
+    def validation(self, ranked: Split, is_needed: bool) -> tuple[Split | None, str | None, str]:
+        """The split that chooses parameters, its name if it is of a transfer's run, and why there
+        is none. is_needed: whether a criterion has parameters to choose."""
+        lacking = f"{self.embedded.folder} holds no split val"
+        if self.options.split == "val":
+            return None, None, "evaluate.split ranks val itself"
+        if self.embedded.has("val"):
+            return self.embedded.split("val", self.device), None, lacking
+        moved = self.embedded.transfer(self.options.split)
+        if not (moved and is_needed):
+            return None, None, lacking
+        if self._training is None:
+            return None, None, f"{lacking}, and run '{moved['run']}' is not embedded on its own data set"
+        if not self._training.has("val"):
+            return None, None, f"{lacking}, nor does {self._training.folder}"
+        validation, name = self._training.split("val", self.device), f"val of {moved['trained_on']}"
+        require_others(ranked, validation, name)
+        return validation, name, lacking
 
+    def bank(self, ranked: Split) -> BankSource:
+        """The queries that ``evaluate.bank`` names, which are others than the ranked ones."""
+        name, lender = self.options.bank, self._lender
+        if name == OWN or (lender is self.embedded and name == self.options.split):
+            return BankSource(self.options.split)
+        if name in _SPLITS:
+            moved = self.embedded.transfer(self.options.split)
+            dataset = moved.get("dataset" if lender is self.embedded else "trained_on")
+            title = name + (f" of {dataset}" if moved else "")
+            bank = BankSource(title, lender.split(name, self.device))
+        else:
+            bank = BankSource(name, self._folder(Path(name)))
+        if lender is not self.embedded or name not in _SPLITS:
+            require_others(ranked, bank.split, f"bank {bank.name}")
+        return bank
 
-def _bank(embedded: Embedded, lender: Embedded, settings: EvaluateParams, device: torch.device) -> BankSource:
-    """A split of ``lender``, or a folder of embeddings from the same model."""
-    if settings.bank in _SPLITS:
-        moved = embedded.transfer(settings.split)
-        dataset = moved.get("dataset" if lender is embedded else "trained_on")
-        name = settings.bank + (f" of {dataset}" if moved else "")
-        return BankSource(name, _lent(embedded, lender, settings.bank, device))
-    if isinstance(embedded, Ensemble):
-        raise InputError("an ensemble takes its bank from its own runs: evaluate.bank test, train or val")
-    folder = Vectors.of_folder(Path(settings.bank))
-    embedded.must_match(folder)
-    return BankSource(settings.bank, _lent(embedded, folder, None, device))
+    def validation_bank(
+        self, bank: BankSource, validation: Split | None, tuned_on: str | None
+    ) -> tuple[Split | None, BankSource]:
+        """The validation split that is left, and its bank. Where val is both, every second image
+        chooses parameters and the rest is the bank."""
+        if bank.split is None:
+            return validation, bank
+        name = self.options.bank
+        if name == "val" and validation is not None and (tuned_on or self._lender is self.embedded):
+            chosen, rest = (validation.fold(slice(start, None, 2)) for start in (0, 1))
+            return chosen, BankSource(bank.name, rest)
+        if name == "train" and tuned_on and self._training is not None and self._training.has("train"):
+            title = tuned_on.replace("val", "train", 1)
+            return validation, BankSource(title, self._training.split("train", self.device))
+        return validation, bank
 
+    @cached_property
+    def _training(self) -> Embedded | None:
+        """The embeddings of a transfer's run on its training data set, where it was embedded
+        there."""
+        node = self.params.transfers.get(self.run)
+        if node is None or not (paths.embedded(node.run) / embeddings.IMAGES).is_file():
+            return None
+        return load_embeddings(self.params, node.run)
 
-def _lent(embedded: Embedded, lender: Any, name: str | None, device: torch.device) -> Split:
-    """A split of ``lender``, all its splits without a name. Text ids get the numbers that they have
-    in ``embedded``, because the numbers of two data sets are unrelated."""
-    split = lender.all_splits(device) if name is None else lender.split(name, device)
-    if embedded.names is None or lender.folder == embedded.folder:
-        return split
-    keys = {"image_ids": "image_id", "caption_ids": "caption_id", "caption_images": "image_id"}
-    ids: Any = {side: embedded.names.numbers(key, lender.names, getattr(split, side)) for side, key in keys.items()}
-    return replace(split, **ids)
+    @cached_property
+    def _lender(self) -> Embedded:
+        """The embeddings that hold the bank: those that are ranked, or those of a transfer's
+        run."""
+        node, bank = self.params.transfers.get(self.run), self.options.bank
+        if node is None or bank not in _SPLITS:
+            return self.embedded
+        if node.bank not in (None, node.dataset):
+            return load_embeddings(self.params, node.run)
+        source = None if self.embedded.has(bank) else self._training
+        if source is None or not source.has(bank):
+            return self.embedded
+        dataset = self.params.dataset(node.run)
+        console.warn(f"evaluate {self.run}: {node.dataset} has no split {bank}; the query bank is that of {dataset}")
+        return source
+
+    def _folder(self, place: Path) -> Split:
+        """All embeddings of a folder, which the same model has to have made."""
+        if isinstance(self.embedded, Ensemble):
+            raise InputError(
+                "scores of several models take their bank from their own runs: evaluate.bank test, train or val"
+            )
+        folder = Vectors.of_folder(place)
+        self.embedded.must_match(folder)
+        return folder.all_splits(self.device)

@@ -189,7 +189,8 @@ def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths
     Raises InputError when no query is left."""
     scores = [side.under(choice.criterion) for choice, side in zip(tuned, sides, strict=True)]
     truths = [side.truth for side in sides]
-    # The second model of a cascade, and a matching, look at all items of a query at once.
+    # A matching looks at all items of a query at once; so does the second model of a cascade, whose
+    # scores no pass over both ways can make.
     one_pass = not any(choice.criterion.matching for choice in tuned) and both_ways.can_pass(scores)
     tiled = both_ways.ranked(scores, truths, ties, max(KS)) if one_pass else None
     outcomes = []

@@ -60,7 +60,7 @@ _USUAL = Depths()
 
 
 def means(columns: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Means over queries in percent: r@K, mrr, each of ``graded.measures``. ranks: from 0."""
+    """Means over queries in percent: r@K, mrr, each of ``graded.measures``. columns: of ranks.parquet."""
     metrics = {f"r@{name[4:]}": recall.recall(hits) for name, hits in columns.items() if name.startswith("hit_")}
     metrics["mrr"] = 100.0 * float((1.0 / columns["rank"]).mean())
     for name, values in columns.items():

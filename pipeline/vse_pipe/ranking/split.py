@@ -28,7 +28,7 @@ class Split:
     relevance: Relevance | None = None
 
     def fold(self, images: slice) -> "Split":
-        """Consecutive images with their captions, both in the file's order."""
+        """A slice of the images with their captions, both in the file's order."""
         ids = self.image_ids[images]
         rows = np.flatnonzero(np.isin(self.caption_images, ids))
         captions = self.caption_ids[rows], self.caption_images[rows]

@@ -129,6 +129,11 @@ class EnsembleNode(Strict):
         return tuple(weight / sum(weights) for weight in weights)
 
     @property
+    def is_comparable(self) -> bool:
+        """Are scores of different queries on one scale? Ranks and rescored candidates are not."""
+        return self.rule == "mean" and self.rescore is None
+
+    @property
     def entry(self) -> dict:
         """``ensemble`` in an evaluation's metrics.json."""
         weights = [round(share, 6) for share in self.shares]

@@ -123,11 +123,11 @@ class Params:
         )
 
     def ranked_under(self, name: str) -> list[str]:
-        """The criteria of the grid that rank a run or ensemble. One that rescores takes no
-        matching: its queries have different scales."""
+        """The criteria of the grid that rank a run or ensemble: matchings need scores of one
+        scale."""
         node = self.ensembles.get(name)
-        is_rescored = node is not None and node.rescore is not None
-        return [entry for entry in self.grid.inferences if not (is_rescored and ends_in_matching(entry))]
+        is_comparable = node is None or node.is_comparable
+        return [entry for entry in self.grid.inferences if is_comparable or not ends_in_matching(entry)]
 
     def number(self, run: str, address: str) -> Any:
         """The number at an address such as ``loss.margin`` in a run, or in its first seed: the
