@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from vse_pipe.artifacts import features
-from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.errors import InputError, IntegrityError
 
 ROWS = np.arange(30, dtype=np.float32).reshape(5, 3, 2)
 INDEX = pa.table({"image_id": list(range(5)), "row": list(range(5)), "status": ["ok"] * 5, "detail": [""] * 5})
@@ -62,3 +62,9 @@ def test_images_without_boxes_among_others(tmp_path: Path) -> None:
     found = features.read(tmp_path).boxes
     assert np.array_equal(found[[2, 3]], BOXES[[0, 3]])
     assert np.isnan(found[[0, 1]]).all()
+
+
+@pytest.mark.parametrize("second", [np.zeros((2, 4), np.float32), np.zeros((2, 3), np.float16)])
+def test_rows_of_another_shape_or_type_are_refused(tmp_path, second):
+    with (tmp_path / "features.npy").open("wb") as file, pytest.raises(InputError, match="all have to be alike"):
+        features.append_rows(file, [np.zeros((2, 3), np.float32), second])

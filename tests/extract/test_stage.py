@@ -138,6 +138,18 @@ def test_the_first_stops_it_and_names_the_way_on(broken: list[str]) -> None:
     assert not (OUT / "meta.json").exists()
 
 
+def test_a_picture_that_is_there_again_is_read(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = project.pictures(RAW, 3)
+    project.prepared(RAW, names)
+    (RAW / names[1]).rename("away.png")
+    with pytest.raises(InputError, match="does not exist"):
+        skipping(on_error="fail")
+    Path("away.png").rename(RAW / names[1])
+    skipping(on_error="fail")
+    assert len(features.read(OUT).array) == 3
+
+
 def test_skipped_images_are_recorded_and_the_others_have_the_features_they_had(broken: list[str], capsys) -> None:
     first = skipping(batch_size=1)
     assert "6 of 9 images, 3 unreadable" in capsys.readouterr().err
@@ -165,11 +177,11 @@ def test_shards_survive_a_change_of_mind(broken: list[str], monkeypatch: pytest.
         skipping(on_error="fail")
     monkeypatch.setattr(stage, "computed_shards", lambda job, some, *rest: asked.append(some) or own(job, some, *rest))
     first = skipping()["features.npy"]
-    assert asked == [[1, 2]]
+    assert asked == [[0, 1, 2]], "a refused shard is computed again: its picture may be repaired"
     with pytest.raises(InputError, match=r"002\.png"):
         skipping(on_error="fail")
     assert skipping()["features.npy"] == first
-    assert asked == [[1, 2]]
+    assert asked == [[0, 1, 2]]
 
 
 @pytest.mark.parametrize(("max_errors", "allowed", "seen"), [(2, 2, 3), (0, 0, 1), (0.2, 2, 3)])

@@ -1,7 +1,6 @@
 """data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query),
-occurrence.parquet (a row per item), relaxation.parquet if val chose a matching's lambda, and
-judged.parquet (a row for each query with a correct item by ``evaluate.judgements``). Text ids add
-columns ``query_name``, ``image_name``, ``top_names`` and ``item_name``.
+occurrence.parquet (a row per item), and relaxation.parquet if val chose a matching's lambda. Text
+ids add columns ``query_name``, ``image_name``, ``top_names`` and ``item_name``.
 
 metrics.json has the figures of each direction, rsum and hs_sum, their intervals, the setting they
 were measured in, and
@@ -11,6 +10,9 @@ were measured in, and
 
 Beside these folders, unmeasured.json has ``why`` (a data set without captions) or ``criteria`` (by
 name, why each was not computed).
+
+data/evaluate/<run>/<inference>/: judged.parquet, a row for each query with a correct item by
+``evaluate.judgements``.
 """
 
 from collections.abc import Iterable

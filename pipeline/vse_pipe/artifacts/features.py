@@ -130,12 +130,16 @@ def write(
 
 
 def append_rows(file: BinaryIO, blocks: Iterable[np.ndarray]) -> list[int]:
-    """Write a ``.npy`` file in blocks of one type and shape; returns its shape."""
+    """Write a ``.npy`` file in blocks; returns its shape. Raises InputError for rows of another
+    type or shape than the first."""
     blocks = iter(blocks)
     first = next(blocks)
     shape, kind, written = first.shape[1:], first.dtype, 0
     _write_header(file, (0, *shape), kind)
     for block in chain([first], blocks):
+        if (block.shape[1:], block.dtype) != (shape, kind):
+            rows = f"rows {list(block.shape[1:])} of {block.dtype} follow rows {list(shape)} of {kind}"
+            raise InputError(f"{file.name}: {rows}; all have to be alike")
         file.write(np.ascontiguousarray(block).data)
         written += len(block)
     # The header keeps its length, because numpy leaves room for more digits.

@@ -1,5 +1,5 @@
 """The shards of an extraction, each a file that appears whole:
-``<out>/shards/<fingerprint>/<number>-<digest>.safetensors``.
+``<out>/shards/<digest of the job>/<number>-<digest>.safetensors``.
 
 Its arrays are ``features`` and, for regions, ``boxes`` and ``scores``, and ``failures``: JSON of
 the images without features. ``assemble`` makes the folder of the features of them and of rows of
@@ -20,7 +20,7 @@ from safetensors.numpy import load, save
 
 from vse_pipe.artifacts import features as artefact
 from vse_pipe.artifacts import identity
-from vse_pipe.core.console import warn
+from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, whole_file, whole_folder
 from vse_pipe.extract.job import Job, Output, Shard
@@ -58,13 +58,14 @@ class Shards:
         return finished
 
     def tidy(self) -> None:
-        """Remove shards of other extractions and unfinished files of killed processes, where no other
-        process writes."""
+        """Remove shards of other extractions, with a message, and unfinished files of killed
+        processes, where no other process writes."""
         if self._all.is_symlink():  # the folder that it leads to belongs to the user
             self._all.unlink()
         unrelated = set(self._all.glob("*")) - {self._folder}
         for path in unrelated | set(self._folder.glob("*")) - set(self.files().values()):
             if path.is_dir() and not path.is_symlink():
+                say(f"{path}: removed; these shards are of other pictures, options, code or another kind of device")
                 shutil.rmtree(path)
             else:
                 path.unlink()
@@ -97,8 +98,8 @@ def _name(number: int, content: bytes) -> str:
 def assemble(job: Job, shards: Shards, failures: dict[int, str], out: Path) -> None:
     """Write the features as a folder that replaces ``out`` and its shards.
 
-    failures: why images have no features, by image_id. Two shards are in memory at a time. After a
-    kill at any moment ``out`` is unchanged, or the next ``claim`` restores it. Raises
+    failures: why images have no features, by image_id. Features of two shards are in memory at a
+    time. After a kill at any moment ``out`` is unchanged, or the next ``claim`` restores it. Raises
     IntegrityError for a shard that has changed since it was written."""
     ids = job.table["image_id"].to_numpy()
     failed = np.isin(ids, list(failures))

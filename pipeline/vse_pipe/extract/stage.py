@@ -35,7 +35,7 @@ def extract(params: Params, features: str, device: str = "auto", share: str | No
     the same features exist, and only new pictures when features of other pictures do. share:
     ``i/n`` computes every n-th shard from the i-th on, and assembles nothing. Raises InputError
     (naming an image), MissingResource or IntegrityError (weights), UsageError, LockedError."""
-    from vse_pipe.core import devices  # torch, after a second writer has been refused
+    from vse_pipe.core import devices  # torch takes seconds to import
 
     started = time.monotonic()
     part = None if share is None else _part(share)
@@ -101,9 +101,10 @@ def _compute(
         say(f"extract {name}: going on after {done} of {len(numbers)} shards")
     with contextlib.closing(computed_shards(job, missing, name, device, engine)) as results:
         for number, shard in results:
-            shards.write(number, shard)
             failures |= shard.failures
+            # A shard that is refused is computed again, because its picture may be repaired.
             require_allowed(job, failures, name)
+            shards.write(number, shard)
     return failures
 
 

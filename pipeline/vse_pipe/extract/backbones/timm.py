@@ -10,5 +10,5 @@ def build(params: Params, seed: int) -> Backbone:
 
     ``weights: imagenet`` means the published weights of the tag, for any training data. When the
     file's name has no digest, ``sha256`` must be set. Raises UnknownMember for another name; else
-    as ``assemble``."""
+    as ``networks.backbone_of``."""
     return networks.backbone_of(networks.timm_classifier(params.model, params, params.model_args), params, seed)
