@@ -100,8 +100,7 @@ def test_training_sees_neither_them_nor_their_captions(project, noise: str) -> N
     assert source.image_ids[np.searchsorted(source.rows, table.train_pairs.rows)].tolist() == [i for _, i in wanted]
     train_pairs = sum(row["split"] == "train" for row in shown.to_pylist())
     assert table.left_out == (train_pairs - len(wanted), 2)
-    assert 317 not in table.val_images
-    assert 317 not in table.val_owners
+    assert 317 not in table.val_pairs.owners
 
 
 def test_a_run_trains_and_is_audited_without_them(project, capsys) -> None:

@@ -20,9 +20,9 @@ from vse_pipe.pictures.address import Box
 from vse_pipe.prepare.stage import prepare
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
+from vse_pipe.search.network import Wording
 from vse_pipe.tools import localize
 from vse_pipe.tools.localize import FoundBox, Question, check, find, unpacked
-from vse_pipe.train.sentences import Wording
 from vse_pipe.train.stage import train
 from vse_pipe.train.trained import Trained
 

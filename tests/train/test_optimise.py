@@ -78,7 +78,6 @@ def test_fresh_weights_begin_a_new_average(averaged):
         model = fill(value)
         averages.start(int(value), anew=value == 5.0)
         averages.follow(model)
-        averages.end()
         assert averages.models[0].img.fc.bias[0].item() == pytest.approx(wanted)
 
 

@@ -106,7 +106,7 @@ def test_losses_of_all_pairs_are_those_of_the_plain_loops_without_dropout(reduct
     pairs = some_pairs(24, each=3)
     model = some_model(pairs, text=member(TEXT_ENCODERS, "gru", word_dim=5, dropout=0.9)).train()
     scheme = some_scheme(pairs, "max", "plain", model, {"mask_same_image": masked})
-    losses = scheme.pair_losses(model, 0, 0.3, reduction)
+    losses = scheme.pair_losses(model, 0, 0.3, reduction == "hardest")
     assert model.training, "the mode comes back"
     for group in groups(24, 8, scheme.setting.run.seed, 0):
         with torch.no_grad():

@@ -18,7 +18,7 @@ from vse_pipe.artifacts.audit import COSTS_COLUMNS
 from vse_pipe.audit.evidence import Doubts
 from vse_pipe.core import console
 from vse_pipe.train.matches import Matches
-from vse_pipe.train.mixture import LossMixture, fit_beta
+from vse_pipe.train.mixture import LossMixture, fit_beta, log_joint
 from vse_pipe.train.scored import Scored, sample_losses
 
 BINS = 50
@@ -126,8 +126,10 @@ def loss_histogram(
     for name, kind in (("matched", False), ("mismatched", True)):
         counts = [None] * bins if mismatched is None else np.histogram(losses[mismatched == kind], edges)[0]
         table[name] = pd.array(counts, dtype="Int64")
-    expected = mixture.density((np.arange(bins) + 0.5) / bins) * len(losses) / bins
-    table["expected_matched"], table["expected_mismatched"] = expected
+    middles, densities = (np.arange(bins) + 0.5) / bins, np.full((2, bins), np.nan)
+    if mixture.components is not None:
+        densities = np.exp(log_joint(mixture.components, middles))
+    table["expected_matched"], table["expected_mismatched"] = densities * len(losses) / bins
     return table
 
 

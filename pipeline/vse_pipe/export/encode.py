@@ -87,12 +87,12 @@ def encode_images(params: Params, run: str, source: Path, out: Path, device: str
 
     def rows() -> Iterator[Rows]:
         nonlocal count
-        for block in trained.pictures(source, items, "encoding images, batches"):
-            left_out.extend(f"{files[image_id]}: {reason}" for image_id, reason in block.failures.items())
-            if block.side is not None:
-                ids = np.array([item.file for item in block.items], dtype=object)
+        for readable, side, failures in trained.pictures(source, items, "encoding images, batches"):
+            left_out.extend(f"{files[image_id]}: {reason}" for image_id, reason in failures.items())
+            if side is not None:
+                ids = np.array([item.file for item in readable], dtype=object)
                 count += len(ids)
-                yield ids, ids, block.side
+                yield ids, ids, side
         if not count:
             reason = f"none of {len(files)} pictures can be read; the first is {left_out[0]}"
             raise InputError(f"{source}: {reason}")

@@ -1,23 +1,28 @@
 """pack: write a run's model, with its card, as a folder for a model hub and for other projects."""
 
+import math
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
 from jinja2 import Environment, StrictUndefined
+from torch import Tensor, nn
 
 from vse_pipe.artifacts import captions, evaluation, features, identity, images, model_files, texts
 from vse_pipe.core import locks
 from vse_pipe.core.console import warn
-from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.errors import IntegrityError, UsageError
 from vse_pipe.core.files import read_json, require_free, save_tensors, sha256, whole_folder, write_json, write_text
 from vse_pipe.core.strict import WEIGHT_FILES
 from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS, RUN_FAMILIES, SCHEMES
+from vse_pipe.train.encoders.open_clip import LOGIT, ImageSide, TextSide, TunedSide
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.trained import FEATURES, TEXTS, Trained, mapped
 
@@ -82,14 +87,40 @@ def pack(params: Params, run: str, out: Path, licence: str | None, open_clip: bo
 
 def _write_checkpoint(folder: Path, model: DualEncoder, files: model_files.ModelFiles) -> None:
     """Files of a hub's model of open_clip. Raises UsageError for a run that is no such model."""
-    from vse_pipe.train.encoders import open_clip  # its package is an extra
-
     described = files.config.get("backbone", {})
     loss = {key.removeprefix("loss."): value for key, value in files.weights.items() if key.startswith("loss.")}
-    state = open_clip.merged(model.img, model.txt, loss, described.get("logit", {}))
+    state = _merged(model.img, model.txt, loss, described.get("logit", {}))
     folder.mkdir()
     write_json(folder / "open_clip_config.json", described["architecture"])
     save_tensors(folder / "open_clip_model.safetensors", {name: value.contiguous() for name, value in state.items()})
+
+
+def _merged(image: nn.Module, text: nn.Module, loss: dict[str, Tensor], logit: dict) -> dict[str, Tensor]:
+    """A checkpoint of open_clip: the weights of both sides, with low-rank additions added, and
+    scale and bias of the logits.
+
+    loss: what a loss learned, by name; logit: of the checkpoint that training began from. Raises
+    UsageError for other encoders.
+    """
+    if not isinstance(image, ImageSide) or not isinstance(text, TextSide):
+        raise UsageError("only a run whose image and text encoders are both 'open_clip' is a model of open_clip")
+    scale = loss["log_scale"] if "log_scale" in loss else torch.tensor(math.log(logit["scale"]))
+    if "log_tau" in loss:
+        scale = -loss["log_tau"].clamp_min(math.log(0.01))
+    state = {name: tensor for name, tensor in (*_plain(image), *_plain(text)) if name not in LOGIT}
+    bias = {} if logit["bias"] is None else {"logit_bias": loss.get("bias", torch.tensor(logit["bias"]))}
+    return {**state, "logit_scale": scale, **bias}
+
+
+def _plain(side: TunedSide) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of one side under open_clip's names."""
+    model = getattr(side.network, "net", side.network).model
+    for name, tensor in model.state_dict().items():
+        layer, _, parameter = name.partition(".parametrizations.")
+        if parameter:
+            parameter = parameter.partition(".")[0]
+            name, tensor = f"{layer}.{parameter}", getattr(model.get_submodule(layer), parameter)
+        yield name, tensor.detach().clone()
 
 
 def _copy_weights(run: str, folder: Path, of_features: bool) -> None:

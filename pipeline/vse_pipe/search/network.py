@@ -24,11 +24,21 @@ from vse_pipe.ranking.fragments import Several, Sides, Words, pooled
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.ranking.split import Split
 from vse_pipe.ranking.vectors import Vectors
-from vse_pipe.train.sentences import Wording
+from vse_pipe.train.sentences import Fitted
 from vse_pipe.train.trained import Trained, parts_of
 
 ALL = "all"
 SPLITS = ("test", "val", "train", ALL)
+
+
+@dataclass(frozen=True)
+class Wording:
+    """What a model does not read of a sentence. unknown: words; notes: on words left out."""
+
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 _NONE = Wording()
 
 
@@ -108,9 +118,9 @@ class Network:
         return EncodedQuery(items.images[place : place + 1])
 
     def sentence(self, text: str) -> EncodedQuery:
-        """Raises as ``Fitted.wording``, and InputError if the vector is not finite."""
+        """Raises as ``wording_of``, and InputError if the vector is not finite."""
         with self._lock:
-            wordings = [trained.texts.wording(text) for trained in self._models]
+            wordings = [wording_of(trained.texts, text) for trained in self._models]
             side = self._side([trained.captions([text]) for trained in self._models])
         unknown = dict.fromkeys(word for wording in wordings for word in wording.unknown)
         notes = dict.fromkeys(note for wording in wordings for note in wording.notes)
@@ -186,6 +196,23 @@ class Network:
             return parts[0]
         side = Several(tuple(parts), self._shares)
         return pooled(side) if self.vectors.joint else side
+
+
+def wording_of(texts: Fitted, sentence: str) -> Wording:
+    """What the texts' method does not read. Raises InputError for a sentence that is empty or
+    without a known word."""
+    if not sentence.strip():
+        raise InputError("the sentence is empty; write what to look for")
+    vocabulary = set(texts.state.words)
+    if texts.traits.terms and vocabulary.isdisjoint(texts.method.terms(sentence, texts.options)):
+        raise InputError(f"no word of the sentence is in the vocabulary of texts '{texts.name}'")
+    unknown = tuple(word for word in dict.fromkeys(texts.words(sentence)) if word not in vocabulary)
+    if texts.traits.gives != "tokens":
+        return Wording(unknown)
+    tokens, cut = texts.method.transform([sentence], texts.state, texts.options)
+    unit = "words" if texts.traits.terms else "pieces of words"
+    # Without <start> and <end>.
+    return Wording(unknown, (f"only the first {int(tokens.lengths[0]) - 2} {unit} are read",) if cut else ())
 
 
 def _all_splits(vectors: Vectors) -> Vectors:

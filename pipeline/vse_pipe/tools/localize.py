@@ -23,7 +23,7 @@ from vse_pipe.prepare.source import is_text
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import PROPOSALS
-from vse_pipe.train.sentences import Wording
+from vse_pipe.search.network import Wording, wording_of
 from vse_pipe.train.trained import Trained
 
 _FILE = "photo"
@@ -72,7 +72,7 @@ def find(params: Params, run: str, photo: Photo, phrases: Sequence[str], device:
     """The best box of each phrase. run: a run that ``check`` accepts. Raises InputError for a
     phrase without a known word, and if no box is proposed."""
     trained = Trained.open(paths.trained(run), device)
-    wordings = [trained.texts.wording(phrase) for phrase in phrases]
+    wordings = [wording_of(trained.texts, phrase) for phrase in phrases]
     boxes = _proposed(params, params.runs[run].dataset, photo, device)
     regions = trained.boxes(photo.folder, [photo.item(box) for box in boxes])
     scores = trained.scores(regions, trained.captions(phrases))

@@ -130,19 +130,13 @@ class Pairs:
 @dataclass(frozen=True)
 class TrainTable:
     """The inputs of a run, joined. train_rows: (pairs,) rows of the training pairs in
-    pairs.parquet.
-
-    val_images, val_rows: ids and feature rows of the validation images; val_captions, val_owners,
-    val_texts: place in ``train_pairs.texts``, image and text number of each validation caption.
-    left_out: counts of training pairs and of validation captions without a readable image.
+    pairs.parquet; val_pairs: the validation captions with their images; val_texts: text number of
+    each. left_out: counts of training pairs and of validation captions without a readable image.
     """
 
     train_pairs: Pairs
     train_rows: np.ndarray
-    val_images: np.ndarray
-    val_rows: np.ndarray
-    val_captions: np.ndarray
-    val_owners: np.ndarray
+    val_pairs: Pairs
     val_texts: np.ndarray
     left_out: tuple[int, int] = (0, 0)
 
@@ -158,9 +152,10 @@ class TrainTable:
     ) -> "TrainTable":
         """Join captions, pairs, features and texts.
 
-        Unreadable images are left out with their captions and pairs, and pairs of weight 0. mentions: phrases.parquet of a data set of regions, where captions
-        with equal words are one text, which matches all their regions; train mentions without a
-        pair are matches too. The text column of caption_table is needed for them only.
+        Unreadable images are left out with their captions and pairs, and pairs of weight 0.
+        mentions: phrases.parquet of a data set of regions, where captions with equal words are one
+        text, which matches all their regions; train mentions without a pair are matches too. The
+        text column of caption_table is needed for them only.
 
         Raises InputError when an image or a caption has no features, or a split is empty.
         """
@@ -180,7 +175,6 @@ class TrainTable:
             # A dropped pair is no match.
             texts_of, further = _same_text(caption_table, all_train, mentions)
             incidence = Incidence.from_pairs(pair_owners[train], texts_of[train], *further)
-        val_images = owners[val][np.sort(np.unique(owners[val], return_index=True)[1])]
         train_pairs = Pairs(
             array=features.array,
             rows=features.rows_of(pair_owners[train]),
@@ -192,16 +186,10 @@ class TrainTable:
             incidence=incidence,
             trust=trust,
         )
-        return cls(
-            train_pairs,
-            train_rows=train,
-            val_images=val_images,
-            val_rows=features.rows_of(val_images),
-            val_captions=texts.places_of(ids[val]),
-            val_owners=owners[val],
-            val_texts=texts_of[val],
-            left_out=(int((in_train & ~readable).sum()), int((in_val & ~readable).sum())),
-        )
+        rows, places = features.rows_of(owners[val]), texts.places_of(ids[val])
+        val_pairs = Pairs(features.array, rows, texts, places, owners[val], pictures)
+        left_out = int((in_train & ~readable).sum()), int((in_val & ~readable).sum())
+        return cls(train_pairs, train, val_pairs, texts_of[val], left_out)
 
 
 def _same_text(

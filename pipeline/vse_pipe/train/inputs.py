@@ -91,8 +91,7 @@ def trained_on(node: Run, run: str) -> tuple[features.Features, Texts]:
     """The features and texts of a trained run. Raises IntegrityError unless the run was trained on
     them and they belong to the present images and captions."""
     places = feature_folders(node)
-    for place in places:
-        identity.require_current(place)
+    identities(places)
     identity.require_current(paths.trained(run), places=places)
     return features.read(places[0]), texts.read(places[1])
 

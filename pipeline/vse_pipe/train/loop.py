@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from vse_pipe.core import processes
 from vse_pipe.core.console import say, titled, warn
@@ -38,12 +37,13 @@ class Validation:
     """
 
     def __init__(self, table: TrainTable, images: int, device: torch.device) -> None:
-        chosen = table.val_images[:images]
-        is_chosen = np.isin(table.val_owners, chosen)
-        pairs = table.val_owners[is_chosen], table.val_texts[is_chosen]
+        val = self._pairs = table.val_pairs
+        places = np.sort(np.unique(val.owners, return_index=True)[1])[:images]
+        chosen, self._rows, self._device = val.owners[places], val.rows[places], device
+        is_chosen = np.isin(val.owners, chosen)
+        pairs = val.owners[is_chosen], table.val_texts[is_chosen]
         texts, first = np.unique(pairs[1], return_index=True)
-        self._pairs, self._device = table.train_pairs, device
-        self._rows, self._captions = table.val_rows[:images], table.val_captions[is_chosen][first]
+        self._captions = val.places[is_chosen][first]
         self._of_images = Truth.by_pairs(chosen, texts, *pairs)
         self._of_texts = Truth.by_pairs(texts, chosen, *reversed(pairs))
 
@@ -111,21 +111,20 @@ class Watch:
 
     def after(self, steps: Sequence[StepResult], rsum: float) -> str | None:
         """Why the epoch of these steps, with this rsum after it, stood still on the plateau of its
-        loss; None for other epochs. Warns of the first. Raises DeadRun where no gradient is left."""
-        if not steps or not self._at_chance(rsum):
+        loss; None for other epochs. Warns of the first. Raises DeadRun if no gradient is left."""
+        beyond = min(ABOVE * self.chance, ON_THE_WAY * (HIGHEST - self.chance))
+        if not steps or rsum > self.chance + beyond:
             return None
         pairs = max(step.pairs for step in steps)
         # A shorter batch has another loss.
         full = [step for step in steps if step.pairs == pairs]
         last = full[-math.ceil(len(full) / 4) :]
         loss, norm = float(np.mean([step.loss for step in last])), max(step.norm for step in last)
-        reason = plateau = self._stuck(loss, pairs)
-        is_dead = norm <= VANISHED and (reason or loss > UNSOLVED)
-        if is_dead:
-            advice = (
-                reason or f"the loss stands at {loss:.4g}; change train.lr or the options of loss.{self.run.loss.name}"
-            )
-            reason = f"no gradient is left (norm {norm:.1e}): {advice}"
+        name, options = self.run.loss.name, self.run.loss.params
+        plateau = LOSSES.load(name).stuck(loss, pairs, options) if LOSSES.traits(name).stuck else None
+        is_dead = norm <= VANISHED and (plateau or loss > UNSOLVED)
+        advice = plateau or f"the loss stands at {loss:.4g}; change train.lr or the options of loss.{name}"
+        reason = f"no gradient is left (norm {norm:.1e}): {advice}" if is_dead else plateau
         message = f"validation rsum {rsum:.1f} is about that of chance ({self.chance:.1f}), and {reason}"
         if is_dead and self.run.train.stop_when_dead:
             raise DeadRun(f"{message}; train.stop_when_dead: false trains on")
@@ -133,17 +132,6 @@ class Watch:
             warn(message)
             self.has_warned = True
         return plateau
-
-    def _stuck(self, mean_loss: float, batch_size: int) -> str | None:
-        """Why the loss stands still, for losses that know such a point."""
-        loss = self.run.loss
-        if not LOSSES.traits(loss.name).stuck:
-            return None
-        return LOSSES.load(loss.name).stuck(mean_loss, batch_size, loss.params)
-
-    def _at_chance(self, rsum: float) -> bool:
-        most = min(ABOVE * self.chance, ON_THE_WAY * (HIGHEST - self.chance))
-        return rsum <= self.chance + most
 
 
 def fit(
@@ -197,7 +185,8 @@ def _record(scheme: Scheme, averages: optimise.Averages, progress: Progress, row
     progress.records += [{"epoch": epoch, **record}] if record else []
     if scheme.keeps_last or (epoch > scheme.selects_from and rsum > progress.best_rsum):
         progress.best_rsum, progress.best_epoch = rsum, epoch
-        progress.best = list(map(_copied, averages.models))
+        states = [model.state_dict() for model in averages.models]
+        progress.best = [{key: value.detach().cpu().clone() for key, value in state.items()} for state in states]
 
 
 def _patience_over(scheme: Scheme, optimizer: torch.optim.Optimizer, progress: Progress) -> bool:
@@ -226,7 +215,3 @@ def ending(scheme: Scheme, progress: Progress) -> dict:
         return {"epoch": last, "by": reason, "converged": False, "stuck": progress.stuck}
     settled = scheme.solved or converged(_selectable(scheme, progress), params.patience)
     return {"epoch": last, "by": reason, "converged": settled}
-
-
-def _copied(model: DualEncoder) -> dict[str, Tensor]:
-    return {key: value.detach().cpu().clone() for key, value in model.state_dict().items()}

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from vse_pipe.ranking.fragments import spans
+from vse_pipe.ranking.fragments import blocks, spans
 
 _NONE = np.zeros(0, np.int64)
 
@@ -81,6 +81,14 @@ class Incidence:
         cells = (image_cells[:, texts], image_cells @ image_cells.T, text_cells @ text_cells.T)
         masks = (torch.from_numpy(cell.toarray() > 0) for cell in cells)
         return Matches(*map(torch.from_numpy, (image, text)), *masks)
+
+
+def shuffled(pairs: np.ndarray, size: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """The pairs in random order, in batches of ``size``. A last single pair, which has no negative,
+    is left out, as in the authors' code."""
+    order = rng.permutation(pairs)
+    parts = [order[part] for part in blocks(len(order), size)]
+    return [part for part in parts if len(part) > 1]
 
 
 @dataclass(frozen=True)

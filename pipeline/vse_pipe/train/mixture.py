@@ -42,13 +42,6 @@ class LossMixture:
     doubt: str = ""
     components: Components | None = None
 
-    def density(self, scaled: Float[ndarray, " points"]) -> Float[ndarray, "2 points"]:
-        """Weighted densities of both beta components at scaled losses in (0, 1), for histograms;
-        NaN where nothing is divided."""
-        if self.components is None:
-            return np.full((2, len(scaled)), np.nan)
-        return np.exp(_log_joint(self.components, scaled))
-
 
 def scaled(losses: Float[ndarray, " pairs"]) -> Float[ndarray, " pairs"]:
     """Losses scaled to [0, 1]; then 0 and 1 are moved inside by ``EDGE``, as in the authors' code.
@@ -91,7 +84,7 @@ def beta_components(x: Float[ndarray, " points"], gain: float = _GAIN) -> Compon
     now = _moments(x, halves(x))
     best, likelihood = now, -np.inf
     for _ in range(_LIMIT):
-        joint = _log_joint(now, x)
+        joint = log_joint(now, x)
         reached = float(np.logaddexp(joint[0], joint[1]).sum())
         if reached - likelihood < gain:
             now = best
@@ -106,7 +99,7 @@ def beta_components(x: Float[ndarray, " points"], gain: float = _GAIN) -> Compon
 
 def chances(components: Components, x: Float[ndarray, " points"]) -> Float[ndarray, " points"]:
     """The posterior of the first component."""
-    return _shares(_log_joint(components, x))[0]
+    return _shares(log_joint(components, x))[0]
 
 
 def halves(x: ndarray) -> Float[ndarray, "2 pairs"]:
@@ -133,7 +126,8 @@ def _moments(x: ndarray, share: ndarray) -> Components:
     return mean * strength, (1 - mean) * strength, total / len(x)
 
 
-def _log_joint(components: Components, x: ndarray) -> Float[ndarray, "2 points"]:
+def log_joint(components: Components, x: ndarray) -> Float[ndarray, "2 points"]:
+    """Logarithms of the weighted densities of both components at scaled losses in (0, 1)."""
     alpha, beta, weight = components
     constant = np.log(np.maximum(weight, 1e-300)) - betaln(alpha, beta)
     return constant[:, None] + np.outer(alpha - 1, np.log(x)) + np.outer(beta - 1, np.log1p(-x))

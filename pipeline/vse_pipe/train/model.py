@@ -21,7 +21,7 @@ from vse_pipe.core.processes import Share
 from vse_pipe.core.seeds import derive_seed
 from vse_pipe.project.params.typed import Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT_ENCODERS, Family
-from vse_pipe.ranking.fragments import Similarity, Words, build_similarity
+from vse_pipe.ranking.fragments import Similarity, Words, blocks, build_similarity
 from vse_pipe.train.data import Batch, image_inputs, text_inputs, text_lengths
 from vse_pipe.train.heads import exact
 
@@ -87,8 +87,8 @@ class DualEncoder(nn.Module):
 
     @property
     def encodes_whole_batches(self) -> bool:
-        """Whether a layer of either encoder normalises over the batch; all processes then encode all
-        of it, with the same dropout."""
+        """Whether a layer of either encoder normalises over the batch; all processes then encode
+        all of it, with the same dropout."""
         return any(layer.training for side in (self.img, self.txt) for layer in batch_norms(side).values())
 
     def encode(self, batch: Batch, device: torch.device, precision: str = "float32") -> tuple[Tensor, Tensor | Words]:
@@ -143,7 +143,7 @@ def build(
     backbone: nn.Module | None = None,
     loss: Member | None = None,
 ) -> DualEncoder:
-    """A model with fresh weights from ``seed``, which each side and the similarity draw by themselves.
+    """A model with fresh weights from ``seed``; each side and the similarity draw by themselves.
 
     text_inputs: words of the vocabulary, or dimensions of the text vectors. backbone: network with
     its weights, for encoders that hold it. loss: needed in training only.
@@ -214,10 +214,10 @@ def images(
     share = Share.even(len(rows))
     rows = share.take(rows)
     if isinstance(source, np.ndarray):
-        parts = _parts(rows, BATCH)
+        parts = [rows[part] for part in blocks(len(rows), BATCH)]
         inputs: Iterable[Tensor] = map(partial(image_inputs, source), parts)
     else:
-        parts = _parts(rows, min(BATCH, source.batch_size))
+        parts = [rows[part] for part in blocks(len(rows), min(BATCH, source.batch_size))]
         inputs = source.tested(parts)
     with evaluating(model):
         return share.gather(_filled((model.img(chosen.to(device)) for chosen in inputs), parts, title))
@@ -231,7 +231,8 @@ def captions(
     lengths = torch.from_numpy(text_lengths(texts, places))
     order, share = processes.dealt(lengths.argsort(stable=True))
     lengths, back = lengths[order], order.argsort()
-    parts = _parts(share.take(order).numpy(), _CAPTIONS)
+    own = share.take(order).numpy()
+    parts = [own[part] for part in blocks(len(own), _CAPTIONS)]
     batches = (text_inputs(texts, places[part]) for part in parts)
     with evaluating(model):
         encoded: Iterator[Any] = (model.captions(inputs, device) for inputs in batches)
@@ -251,10 +252,6 @@ def evaluating(model: DualEncoder) -> Iterator[None]:
             yield
     finally:
         model.train(was_training)
-
-
-def _parts(order: np.ndarray, size: int) -> list[np.ndarray]:
-    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def _filled(encoded: Iterable[Tensor], parts: list[np.ndarray], title: str) -> Tensor:

@@ -111,8 +111,6 @@ def train_epoch(
     scheme.start(epoch)
     averages.start(epoch, anew=epoch in scheme.starts)
     batches = scheme.batches(epoch, sampled)
-    for model in scheme.models:
-        model.train()
     steps: list[StepResult] = []
     unread: list[Tensor] = []
     pixels_of = epoch if setting.model.trains_on_pixels else None
@@ -132,7 +130,6 @@ def train_epoch(
                     require_finite(loss, norm)
                     steps.append(StepResult(loss, norm, len(batches[len(steps)])))
                 unread.clear()
-    averages.end()
     return steps
 
 
@@ -236,8 +233,8 @@ class Averages:
     after each step.
 
     After n steps d is the smaller of ``decay`` and (1 + n) / (10 + n) (TensorFlow's
-    ``num_updates``). Buffers such as running statistics are those of the weights. Without ``decay``
-    ``models`` are the scheme's models.
+    ``num_updates``). Buffers such as running statistics are those of the weights. ``models`` are
+    the scheme's models without ``decay``, and without any step (``cca``).
     """
 
     def __init__(self, models: Sequence[DualEncoder], decay: float | None) -> None:
@@ -251,7 +248,8 @@ class Averages:
 
     @property
     def models(self) -> tuple[DualEncoder, ...]:
-        return tuple(average.module for average in self._averaged) or self._models
+        averages = zip(self._averaged, self._models, strict=False)
+        return tuple(average.module if average.n_averaged else model for average, model in averages) or self._models
 
     def start(self, epoch: int, anew: bool) -> None:
         """Prepare ``epoch``, counted from 0. anew: it begins with fresh weights."""
@@ -265,12 +263,6 @@ class Averages:
         for average, followed in zip(self._averaged, self._models, strict=False):
             if followed is model:
                 average.update_parameters(model)
-
-    def end(self) -> None:
-        """Close an epoch: weights that were set without a step (``cca``) become the average."""
-        for model, average in zip(self._models, self._averaged, strict=False):
-            if not average.n_averaged:
-                self.follow(model)
 
     def state(self) -> dict[str, Tensor]:
         return self._averaged.state_dict()

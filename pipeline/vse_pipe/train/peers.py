@@ -16,6 +16,7 @@ from vse_pipe.core.seeds import derive_seed, generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import checkpoint
 from vse_pipe.train.data import Batch
+from vse_pipe.train.matches import shuffled
 from vse_pipe.train.mixture import SMALLEST_BATCH, Division, LossMixture, report_trust
 from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.optimise import optimizer_for
@@ -149,22 +150,14 @@ def one_pass(division: Division, size: int, noisy: bool, rng: np.random.Generato
     noisy: every batch is followed by a batch of noisy pairs, in as many passes as needed; with
     fewer than two noisy pairs there is none.
     """
-    labelled = _cut(np.flatnonzero(division.clean), size, rng)
+    labelled = shuffled(np.flatnonzero(division.clean), size, rng)
     if not noisy or len(division.noisy) < SMALLEST_BATCH:
         return [(pairs, "labelled") for pairs in labelled]
     unlabelled: list[ndarray] = []
     while len(unlabelled) < len(labelled):
-        unlabelled += _cut(division.noisy, size, rng)
+        unlabelled += shuffled(division.noisy, size, rng)
     kinds: tuple[Part, Part] = ("labelled", "unlabelled")
     return [step for both in zip(labelled, unlabelled, strict=False) for step in zip(both, kinds, strict=True)]
-
-
-def _cut(pairs: ndarray, size: int, rng: np.random.Generator) -> list[ndarray]:
-    """Random batches of ``size``; a last single pair, which has no negative, is left out as in the
-    authors' code."""
-    order = rng.permutation(pairs)
-    parts = [order[start : start + size] for start in range(0, len(order), size)]
-    return [part for part in parts if len(part) >= SMALLEST_BATCH]
 
 
 def soft_margins(labels: Float[Tensor, " pairs"], margin: float) -> Float[Tensor, " pairs"]:

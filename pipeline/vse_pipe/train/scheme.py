@@ -1,5 +1,5 @@
-"""The base class of schemes and their settings: the learning rate of each step, the loss of a batch,
-and values of all training pairs."""
+"""The base class of schemes and their settings: the learning rate of each step, the loss of a
+batch, and values of all training pairs."""
 
 import contextlib
 import math
@@ -151,12 +151,10 @@ class Scheme:
         elif selects:
             self.selects_from = epochs
 
-    def pair_losses(self, model: DualEncoder, epoch: int, margin: float, reduction: str = "mean") -> ndarray:
+    def pair_losses(self, model: DualEncoder, epoch: int, margin: float, hardest: bool = False) -> ndarray:
         """The triplet loss of all training pairs under ``model`` (L2RM, Han et al., CVPR 2024, Eq.
-        4). reduction: ``mean`` over the batch as in the authors' code, or the ``hardest`` negatives
-        of the paper's Eq. 2."""
-        judge = partial(sample_losses, margin=margin, hardest=reduction == "hardest")
-        return self.pair_values(model, epoch, judge)
+        4). hardest: as in ``sample_losses``."""
+        return self.pair_values(model, epoch, partial(sample_losses, margin=margin, hardest=hardest))
 
     def pair_values(
         self, model: DualEncoder, epoch: int, judge: Callable[[Scored], Tensor]

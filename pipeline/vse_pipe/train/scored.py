@@ -131,11 +131,6 @@ def largest(
     return (texts.topk(count, dim=1).values.sum(dim=1) + images.topk(count, dim=0).values.sum(dim=0)) / count
 
 
-def hardest(batch: Scored, margin: float, count: int = 1) -> LossTerms:
-    """The loss of the mean of the ``count`` largest violations of every pair in each direction."""
-    return LossTerms(largest(*violations(batch, margin), count), "sum")
-
-
 def plateau(mean_loss: float, batch_size: int, margin: float) -> str | None:
     """A message when all similarities are equal, so that both directions of every pair cost
     ``margin``; else None.

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from vse_pipe.artifacts import texts
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, require_digests, sha256
 from vse_pipe.core.text import Tokens
 from vse_pipe.extract import text_stage
@@ -19,14 +19,6 @@ from vse_pipe.extract.texts.options import EncoderParams, TextParams
 from vse_pipe.project.registry import TEXT_FEATURES, TextFeatureTraits
 
 _MARKS = set(punctuation)
-
-
-@dataclass(frozen=True)
-class Wording:
-    """What a model does not read of a sentence. unknown: words; notes: on words left out."""
-
-    unknown: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,28 +48,13 @@ class Fitted:
         """The share of unknown words among all words of the sentences. None for a method without
         words, and for sentences without a word."""
         vocabulary = set(self.state.words)
-        unknown = np.fromiter((word not in vocabulary for text in sentences for word in self._words(text)), bool)
+        unknown = np.fromiter((word not in vocabulary for text in sentences for word in self.words(text)), bool)
         return float(unknown.mean()) if len(unknown) else None
 
-    def _words(self, sentence: str) -> list[str]:
+    def words(self, sentence: str) -> list[str]:
         """The words that the method reads one by one, without punctuation."""
         terms = self.method.terms(sentence, self.options) if self.traits.terms else []
         return [word for word in terms if not set(word) <= _MARKS]
-
-    def wording(self, sentence: str) -> Wording:
-        """Raises InputError for a sentence that is empty or without a known word."""
-        if not sentence.strip():
-            raise InputError("the sentence is empty; write what to look for")
-        vocabulary = set(self.state.words)
-        if self.traits.terms and vocabulary.isdisjoint(self.method.terms(sentence, self.options)):
-            raise InputError(f"no word of the sentence is in the vocabulary of texts '{self.name}'")
-        unknown = tuple(word for word in dict.fromkeys(self._words(sentence)) if word not in vocabulary)
-        if self.traits.gives != "tokens":
-            return Wording(unknown)
-        tokens, cut = self.method.transform([sentence], self.state, self.options)
-        unit = "words" if self.traits.terms else "pieces of words"
-        # Without <start> and <end>.
-        return Wording(unknown, (f"only the first {int(tokens.lengths[0]) - 2} {unit} are read",) if cut else ())
 
     def treated(self, folder: Path, ids: np.ndarray, sentences: Iterable[str]) -> texts.Texts:
         """Further sentences, treated as the run's own captions were. They are written to

@@ -37,13 +37,15 @@ from vse_pipe.project.registry import (
     TEXT_FEATURES,
     Family,
 )
-from vse_pipe.ranking.fragments import Several, Sides
+from vse_pipe.ranking.fragments import Several, Sides, blocks
 from vse_pipe.train import model as encoder
 from vse_pipe.train.model import DualEncoder, build, network_holder
 from vse_pipe.train.pictures import PhotoReader, ahead_of
 from vse_pipe.train.sentences import Fitted
 
 Photo = Path | bytes | Image.Image
+# Readable pictures, a row for each, None without any, and why others cannot be read, by image_id.
+PictureBlock = tuple[list[Item], Sides | None, dict[int, str]]
 # Folders of a pack with the meta.json of text features and of features.
 TEXTS, FEATURES = "texts", "features"
 # Backbones that read features computed elsewhere; there is no network for a photo.
@@ -95,16 +97,6 @@ def _member(family: Family, described: dict) -> Member:
     if name not in family.names():
         raise LookupError(f"no {family.kind} '{name}'")
     return Member(name, family.options(name).model_validate(described["params"]))
-
-
-@dataclass(frozen=True)
-class PictureBlock:
-    """Consecutive pictures. items: the readable ones; side: a row for each, None without any;
-    failures: why the others cannot be read, by image_id."""
-
-    items: list[Item]
-    side: Sides | None
-    failures: dict[int, str]
 
 
 @dataclass(frozen=True)
@@ -193,21 +185,22 @@ class Trained:
 
     def boxes(self, folder: Path, items: Sequence[Item]) -> Sides:
         """As ``images``, of pictures, or boxes of pictures, below ``folder``."""
-        blocks = list(self.pictures(folder, items))
-        names = {item.image_id: item.where for item in items}
-        for image_id, reason in (pair for block in blocks for pair in block.failures.items()):
-            raise UnreadableImage(names[image_id], reason)
-        columns = zip(*(parts_of(block.side) for block in blocks), strict=True)
+        names, sides = {item.image_id: item.where for item in items}, []
+        for _, side, failures in self.pictures(folder, items):
+            for image_id, reason in failures.items():
+                raise UnreadableImage(names[image_id], reason)
+            sides.append(parts_of(side))
+        columns = zip(*sides, strict=True)
         return joined([torch.cat(column) for column in columns])
 
     def pictures(self, folder: Path, items: Sequence[Item], title: str = "") -> Iterator[PictureBlock]:
         """``items`` below ``folder`` in blocks. title: of the progress. Raises as ``images``."""
         reader = self.reader
-        work = [list(items[start : start + reader.batch_size]) for start in range(0, len(items), reader.batch_size)]
+        work = [list(items[part]) for part in blocks(len(items), reader.batch_size)]
         with contextlib.closing(batches(work, partial(reader.read, folder), ahead_of(self.device))) as reading:
             for batch in track(reading, len(work), title) if title else reading:
                 side = None if batch.arrays is None else self._encoded(reader.inputs(batch.arrays))
-                yield PictureBlock(batch.items, side, batch.failures)
+                yield batch.items, side, batch.failures
 
     def _encoded(self, array: np.ndarray) -> Sides:
         rows = np.arange(len(array))

@@ -223,7 +223,7 @@ def _setting(seed: int, count: int = 40, proposals: int = 60, pictures: int = 7)
     shown = np.setdiff1d(of_region[owners], [pictures - 1])
     where = np.sort(rng.choice(shown, proposals))
     named = boxes[known.ids], of_region[known.ids]
-    regions = TrainRegions(*named, 10 + rng.permutation(proposals), _boxes(rng, proposals), where)
+    regions = TrainRegions(known, *named, 10 + rng.permutation(proposals), _boxes(rng, proposals), where)
     model = some_model(pairs, text=member(TEXT_ENCODERS, "two_branch", nonlinear=False), size=4, seed=seed)
     return model, pairs, regions
 

@@ -5,7 +5,6 @@ gradients of its ClipLoss.
 """
 
 import math
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
@@ -25,7 +24,7 @@ from vse_pipe.train.pictures import Pictures, PixelNetwork, transform
 # Names of rows of equal blocks in open_clip, timm and transformers.
 _BLOCKS = ("resblocks", "blocks", "layers", "layer")
 # The loss has these.
-_LOGIT = ("logit_scale", "logit_bias")
+LOGIT = ("logit_scale", "logit_bias")
 
 
 class PairNetwork(nn.Module):
@@ -74,7 +73,7 @@ class TunedSide(nn.Module):
         return self
 
     def _trains(self, name: str) -> bool:
-        if name.endswith(_LOGIT) or (hasattr(self.network, "net") and ".visual." not in name):
+        if name.endswith(LOGIT) or (hasattr(self.network, "net") and ".visual." not in name):
             return False  # an image tower also has a few weights of the text side
         return self.params.tune == "all" or "lora_" in name
 
@@ -170,31 +169,3 @@ def network(name: str, source: FeatureSet, meta: dict, seed: int) -> PixelNetwor
 def restore_network(described: dict) -> PairNetwork:
     """The pair with arbitrary weights, to be loaded from a model file."""
     return PairNetwork(*BACKBONES.load("open_clip").restored(described, transform(described)))
-
-
-def merged(image: nn.Module, text: nn.Module, loss: dict[str, Tensor], logit: dict) -> dict[str, Tensor]:
-    """A checkpoint of open_clip: the weights of both sides, with low-rank additions added, and
-    scale and bias of the logits.
-
-    loss: what a loss learned, by name; logit: of the checkpoint that training began from. Raises
-    UsageError for other encoders.
-    """
-    if not isinstance(image, ImageSide) or not isinstance(text, TextSide):
-        raise UsageError("only a run whose image and text encoders are both 'open_clip' is a model of open_clip")
-    scale = loss["log_scale"] if "log_scale" in loss else torch.tensor(math.log(logit["scale"]))
-    if "log_tau" in loss:
-        scale = -loss["log_tau"].clamp_min(math.log(0.01))
-    state = {name: tensor for name, tensor in (*_plain(image), *_plain(text)) if name not in _LOGIT}
-    bias = {} if logit["bias"] is None else {"logit_bias": loss.get("bias", torch.tensor(logit["bias"]))}
-    return {**state, "logit_scale": scale, **bias}
-
-
-def _plain(side: TunedSide) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of one side under open_clip's names."""
-    model = getattr(side.network, "net", side.network).model
-    for name, tensor in model.state_dict().items():
-        layer, _, parameter = name.partition(".parametrizations.")
-        if parameter:
-            parameter = parameter.partition(".")[0]
-            name, tensor = f"{layer}.{parameter}", getattr(model.get_submodule(layer), parameter)
-        yield name, tensor.detach().clone()

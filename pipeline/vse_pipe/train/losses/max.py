@@ -1,7 +1,7 @@
 """MAX: only the hardest negative of the batch counts (VSE++)."""
 
 from vse_pipe.train.losses.options import MaxOptions as Params
-from vse_pipe.train.scored import LossTerms, Scored, curriculum_count, hardest, plateau
+from vse_pipe.train.scored import LossTerms, Scored, curriculum_count, largest, plateau, violations
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
@@ -12,7 +12,8 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     margin``, a known plateau; ``curriculum`` avoids it by means over fewer and fewer of the hardest
     negatives.
     """
-    return hardest(batch, params.margin, curriculum_count(batch, params.curriculum, 1))
+    count = curriculum_count(batch, params.curriculum, 1)
+    return LossTerms(largest(*violations(batch, params.margin), count), "sum")
 
 
 def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:

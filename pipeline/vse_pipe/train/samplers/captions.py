@@ -3,7 +3,7 @@ descendants)."""
 
 import numpy as np
 
-from vse_pipe.train.matches import Groups
+from vse_pipe.train.matches import Groups, shuffled
 from vse_pipe.train.samplers.options import CaptionsOptions as Params
 
 
@@ -23,9 +23,7 @@ def batches(
     pairs with captions from outside of the batch; ``extra_images`` likewise for each caption (Wang
     et al. 2016, sections 2.2 and 3.3).
     """
-    order = rng.permutation(len(owners))
-    parts = [order[start : start + size] for start in range(0, len(order), size)]
-    parts = [chosen for chosen in parts if len(chosen) > 1]
+    parts = shuffled(np.arange(len(owners)), size, rng)
     texts = np.arange(len(owners)) if texts is None else texts
     sides = (owners, texts, params.extra_positives), (texts, owners, params.extra_images)
     further = [(Groups.by_id(side), opposite, limit) for side, opposite, limit in sides if limit]

@@ -44,15 +44,15 @@ def canonical(
     """The ``size`` largest correlations r, falling, and their directions as maps of centred images
     and of centred texts, each scaled by its correlation: ``diag(r) W^T``.
 
-    covariance: as of ``moments_of``; it is overwritten. images: number of its image columns. size: at
-    most the smaller side. With ``C = C_xx + 1e-8 I``, ``C + eta lambda_max(C) I = L_x L_x^T``, the
+    covariance: as of ``moments_of``; it is overwritten. images: number of its image columns. size:
+    at most the smaller side. With ``C = C_xx + 1e-8 I``, ``C + eta lambda_max(C) I = L_x L_x^T``, the
     same for y, and the singular value decomposition ``L_x^-1 C_xy L_y^-T = U diag(r) V^T`` the
     directions are ``W_x = L_x^-T U`` and ``W_y = L_y^-T V``.
 
     Source: Klein et al., CVPR 2015, as in the code of Plummer et al. (pl-clc,
     external/hglmm_fv/cca), which solves the eigenproblem of one side instead; scaling by r follows
-    Gong et al. (IJCV 2014). Raises LinAlgError for a covariance that is singular in spite of eta and
-    floor.
+    Gong et al. (IJCV 2014). Raises LinAlgError for a covariance that is singular in spite of eta
+    and floor.
     """
     sides = covariance[:images, :images], covariance[images:, images:]
     factors = [_factor(side, eta) for side in sides]

@@ -24,8 +24,8 @@ from vse_pipe.train.scored import LossTerms, Scored, log_chances
 
 
 class Distil(Scheme):
-    """The distance of each pair is added to its loss, so it has the reduction of the loss. Raises as
-    ``Teacher.read``."""
+    """The distance of each pair is added to its loss, so it has the reduction of the loss. Raises
+    as ``Teacher.read``."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)

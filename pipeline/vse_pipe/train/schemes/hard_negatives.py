@@ -71,8 +71,7 @@ class HardNegatives(Scheme):
         if self.epoch < self.params.after:
             return batch
         pairs = self.setting.pairs
-        assert pairs.incidence is not None
-        texts, first = np.unique(pairs.incidence.texts[batch.pairs], return_index=True)
+        texts, first = np.unique(self.regions.incidence.texts[batch.pairs], return_index=True)
         rng = generator(self.setting.run.seed, "mined", self.epoch, self.step)
         drawn = self.mined.draw(texts, self.params.each, rng)
         self._mined_for = torch.from_numpy(first[np.searchsorted(texts, self.mined.texts[drawn])])
@@ -96,9 +95,10 @@ class HardNegatives(Scheme):
 @dataclass(frozen=True)
 class TrainRegions:
     """Boxes behind the training pairs. boxes, pictures: of each region that has a phrase, by image
-    number of ``Incidence``; rows, proposals, proposed_in: feature row, box and picture of each
+    number of ``incidence``; rows, proposals, proposed_in: feature row, box and picture of each
     proposal in the pairs' pictures, in the order of pictures. Boxes are x1, y1, x2, y2."""
 
+    incidence: Incidence
     boxes: Float[ndarray, "regions 4"]
     pictures: Int[ndarray, " regions"]
     rows: Int[ndarray, " proposals"]
@@ -133,14 +133,13 @@ def mine(
     """Up to ``most`` random proposals of each text that are nearer to it than its nearest ground
     truth of the same picture.
 
-    pairs: with ``incidence``; limit: proposals of this IoU or more with a ground truth of the text
+    limit: proposals of this IoU or more with a ground truth of the text
     are left out.
 
     Source: Wang et al., CVPR 2016, section 3.3. The paper does not say which pictures count, nor
     the meaning of "closer than the ground truth boxes" for several boxes.
     """
-    assert pairs.incidence is not None
-    shown_in = regions.pictures[pairs.incidence.images]
+    shown_in = regions.pictures[regions.incidence.images]
     pairs_of, proposals_of = (pd.Series(side).groupby(side).indices for side in (shown_in, regions.proposed_in))
     mined = [
         _of_picture(model, pairs, regions, pairs_of[picture], proposals, limit, device)
@@ -163,8 +162,7 @@ def _of_picture(
 ) -> tuple[Int[ndarray, " mined"], Int[ndarray, " mined"]]:
     """Text numbers int32 and feature rows of the mined regions of a picture with these pairs and
     proposals."""
-    incidence = pairs.incidence
-    assert incidence is not None
+    incidence = regions.incidence
     texts, first = np.unique(incidence.texts[positions], return_index=True)
     numbers, first_pairs = np.unique(incidence.images[positions], return_index=True)
     rows = np.concatenate([regions.rows[proposed], pairs.rows[positions[first_pairs]]])
@@ -218,7 +216,7 @@ def joined_boxes(table: pa.Table, mentions: pa.Table, stored: features.Features,
         )
     proposed = proposed[np.argsort(pictures[proposed], kind="stable")]
     rows, proposals = stored.rows_of(ids[proposed]), artefact.boxes(table)[proposed]
-    return TrainRegions(corners, where, rows, proposals, pictures[proposed])
+    return TrainRegions(incidence, corners, where, rows, proposals, pictures[proposed])
 
 
 scheme = HardNegatives

@@ -19,7 +19,7 @@ from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch
 from vse_pipe.train.mixture import SMALLEST_BATCH, Division, fit_beta, report_trust
 from vse_pipe.train.scheme import Scheme, Setting
-from vse_pipe.train.scored import LossTerms, cross_entropy, hardest, with_reverse
+from vse_pipe.train.scored import LossTerms, cross_entropy, largest, violations, with_reverse
 from vse_pipe.train.transport import Costs, partial_plan
 
 Kind = Literal["symmetric_kl", "kl", "js", "infonce"]
@@ -118,7 +118,7 @@ class L2rm(Scheme):
     def _divided(self, epoch: int) -> Division:
         """The division by losses, changed by the option ``split``."""
         params, pairs = self.params, self.setting.pairs
-        losses = self.pair_losses(self.setting.model, epoch, params.margin, params.sample_loss)
+        losses = self.pair_losses(self.setting.model, epoch, params.margin, params.sample_loss == "hardest")
         mixture = fit_beta(losses)
         report_trust(f"l2rm, epoch {epoch + 1}", mixture, params.threshold, pairs.mismatched)
         clean = mixture.posterior > params.threshold
@@ -140,7 +140,7 @@ class L2rm(Scheme):
     def _warm_up(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         scored, tau, loss = self.scored(images, texts, batch), self.params.temperature, self.params.warm_up_loss
         if loss == "max":
-            return hardest(scored, self.params.margin)
+            return LossTerms(largest(*violations(scored, self.params.margin), 1), "sum")
         return cross_entropy(scored, tau) if loss == "infonce" else with_reverse(scored, tau)
 
     def _rematched(self, images: Tensor, texts: Tensor | Words, pairs: np.ndarray) -> Tensor:

@@ -43,8 +43,8 @@ def ridge_map(
 ) -> Float64[ndarray, "images texts"]:
     """The map of centred texts to centred images, ``C_it (C_tt + strength v I)^-1``.
 
-    covariance: lower triangle, as of ``moments_of``. images: number of its image columns. v: the mean
-    variance of a text dimension, so that a strength does not depend on the scale of the features.
+    covariance: lower triangle, as of ``moments_of``. images: number of its image columns. v: the
+    mean variance of a text dimension, so that a strength does not depend on the scale of the features.
     """
     raised = np.tril(covariance[images:, images:])
     raised[np.diag_indices(len(raised))] += strength * np.trace(raised) / len(raised)

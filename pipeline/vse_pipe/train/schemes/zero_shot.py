@@ -14,10 +14,13 @@ def untrained(run: Run, stored: Features, read: Texts) -> tuple[Progress, dict]:
     """A model without weights that has no epochs, and its config.json.
 
     Vectors are as wide as features. config.json has scale and bias of the logits of a pretrained
-    pair, as ``logit``. Raises InputError for features and texts of two different pairs, or of
-    different widths.
+    pair, as ``logit``. Raises InputError for features and texts of two different pairs (vectors of
+    other origin are not checked), or of different widths.
     """
-    _require_a_pair(stored, read)
+    if "network" in read.meta and _network(read.meta) != _network(stored.meta):
+        raise InputError(
+            "features and texts are of two models or of two weights; give both the same model, weights and sha256"
+        )
     shape = stored.array.shape[1:]
     model = build(run.image, run.text, run.similarity, shape, read.inputs, shape[-1], run.seed)
     say(f"nothing is trained; images and captions are compared in {shape[-1]} dimensions as they are")
@@ -28,15 +31,6 @@ def untrained(run: Run, stored: Features, read: Texts) -> tuple[Progress, dict]:
         "logit": stored.meta.get("logit"),
     }
     return Progress(best=[model.state_dict()]), config
-
-
-def _require_a_pair(stored: Features, read: Texts) -> None:
-    """Raises InputError unless both sides are of one pretrained pair; vectors of other origin
-    are not checked."""
-    if "network" in read.meta and _network(read.meta) != _network(stored.meta):
-        raise InputError(
-            "features and texts are of two models or of two weights; give both the same model, weights and sha256"
-        )
 
 
 def _network(meta: dict) -> tuple:
