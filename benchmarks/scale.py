@@ -22,7 +22,7 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.criteria import Trial, Tuned, rank_fold
-from vse_pipe.ranking.evaluation import Depths
+from vse_pipe.ranking.outcomes import Depths
 from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores
 

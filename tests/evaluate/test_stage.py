@@ -14,7 +14,7 @@ from vse_pipe.core.errors import InputError, LockedError
 from vse_pipe.core.locks import claim
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.ranking import evaluation as ranking_evaluation
+from vse_pipe.ranking import outcomes
 
 
 def expected_nns(rows: np.ndarray, own: np.ndarray, others: np.ndarray) -> dict[str, float]:
@@ -129,7 +129,7 @@ def test_a_failure_leaves_the_earlier_result_alone_and_a_second_writer_is_turned
 
     with claim(paths.evaluations("sum")), pytest.raises(LockedError, match="is being written by process"):
         measured(params(project), "nns")
-    monkeypatch.setattr(ranking_evaluation, "positions", broken)
+    monkeypatch.setattr(outcomes, "positions", broken)
     with pytest.raises(InputError, match="hold NaN"):
         measured(params(project), "nns")
     assert contents() == before

@@ -9,14 +9,14 @@ import torch
 
 from tests.golden import TIGHT, Result, Vectors, compare, exact
 from vse_pipe.project.registry import INFERENCES, LOSSES, SIMILARITIES
-from vse_pipe.ranking import evaluation, recall
+from vse_pipe.ranking import outcomes, recall
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.boxes import iou, surviving
-from vse_pipe.ranking.evaluation import Outcome
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.hubness import skewness
 from vse_pipe.ranking.inference import csls, gm, nnn, qb_norm, rgm
 from vse_pipe.ranking.matching import Allowance, MatchedPairs
+from vse_pipe.ranking.outcomes import Outcome
 from vse_pipe.ranking.recall import Truth, positions
 from vse_pipe.ranking.scores import Scores, ever_in_top, mean_of_top, top_k
 from vse_pipe.train.scored import Scored
@@ -81,7 +81,7 @@ def check_inference(arrays: Vectors) -> list[Result]:
     softmax = {"IS_paper": np.exp(found["is"]), "IS_muse": np.exp(found["is_muse"])}
     results = arrays.compared(**TIGHT, **softmax, CSLS_two_sided=found["csls"], CSLS_one_sided=found["csls_one"])
     for name in ("nns", "is", "csls"):
-        metrics = evaluation.rank(rescored[name], truth, "pessimistic").metrics()
+        metrics = outcomes.rank(rescored[name], truth, "pessimistic").metrics()
         results.append(_close(f"recall_{name}", [metrics[f"r@{k}"] for k in _KS], arrays[f"recall_{name}"]))
     return [*results, *_matchings(arrays, rescored, truth), *_hubness(arrays, scores, truth)]
 
@@ -117,13 +117,13 @@ def _table(scores: Scores, mode: str, quantity: str, lambdas: np.ndarray, truth:
     settings = [Allowance(k, float(lam)) for lam in lambdas for k in _KS]
     values = []
     for setting, pairs in zip(settings, rgm.match(scores, settings, rgm.Params(mode=mode)), strict=True):
-        recall = evaluation.matched({setting.k: pairs}, truth).metrics()[f"r@{setting.k}"]
+        recall = outcomes.matched({setting.k: pairs}, truth).metrics()[f"r@{setting.k}"]
         values.append(recall if quantity == "recall" else len(pairs.rows))
     return np.reshape(values, (len(lambdas), len(_KS)))
 
 
 def _hubness(arrays: Vectors, scores: Scores, truth: Truth) -> list[Result]:
-    occurrence = evaluation.rank(scores, truth, "pessimistic").occurrence
+    occurrence = outcomes.rank(scores, truth, "pessimistic").occurrence
     counts = [exact(f"N{k}", occurrence[k], arrays[f"N{k}"]) for k in _KS]
     return counts + [_close(f"skew{k}", skewness(occurrence[k]), arrays[f"skew{k}"]) for k in _KS]
 
@@ -142,7 +142,7 @@ _RECALLS_OF_TEN = [0, 1, 2, 5, 6, 7]
 
 
 def _ranking(arrays: Vectors, similarity: str = "cosine") -> list[Result]:
-    """HAL's evaluation.i2t and t2i on one set of images with the same number of captions each."""
+    """HAL's outcomes.i2t and t2i on one set of images with the same number of captions each."""
     directions = dict(zip(("i2t", "t2i"), _directions(arrays["images"], arrays["captions"], similarity), strict=True))
     results = []
     for name, direction in directions.items():
@@ -249,7 +249,7 @@ def _direction(scores: Scores, truth: Truth) -> _Direction:
         best = torch.full((len(block),), -torch.inf).scatter_reduce(0, local, correct, "amax")
         close = ((block - best[:, None]).abs() <= _CLOSE).sum(dim=1)
         unclear.append(close - torch.bincount(local[correct >= best[local] - _CLOSE], minlength=len(block)))
-    return _Direction(evaluation.rank(scores, truth, "pessimistic"), scores, torch.cat(unclear).numpy())
+    return _Direction(outcomes.rank(scores, truth, "pessimistic"), scores, torch.cat(unclear).numpy())
 
 
 def _figures(ranks: np.ndarray) -> np.ndarray:

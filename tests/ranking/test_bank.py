@@ -8,7 +8,7 @@ from tests.ranking.dense import product, unit_vectors, whole
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking import criteria, evaluation
+from vse_pipe.ranking import criteria, outcomes
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.rows import require_others
@@ -58,7 +58,7 @@ def test_the_item_bias_ranks_as_the_criterion_does(name, own, direction):
     trial = criteria.trials([ranked], source, product, 64)[direction][0]
     criterion = criteria.parse(name, FEW)
     both = criterion.rerank(trial.scores, trial.bank), criterion.item_bias(trial.bank).apply(trial.scores)
-    one, other = (evaluation.rank(scores, trial.truth, "pessimistic") for scores in both)
+    one, other = (outcomes.rank(scores, trial.truth, "pessimistic") for scores in both)
     np.testing.assert_array_equal(one.ranks, other.ranks)
     np.testing.assert_array_equal(one.top, other.top)
 
@@ -101,7 +101,7 @@ def test_what_corrects_hubs_corrects_them():
     bank = Bank(Scores.from_sides(captions[600:], images[:600], product), False)
     names = ("nns", "csls", "is", "nnn", "sinkhorn")
     rescored = [criteria.parse(name, {}).rerank(scores, bank) for name in names]
-    plain, *others = (evaluation.rank(one, truth, "pessimistic").metrics() for one in rescored)
+    plain, *others = (outcomes.rank(one, truth, "pessimistic").metrics() for one in rescored)
     for name, one in zip(names[1:], others, strict=True):
         assert one["r@1"] > plain["r@1"], name
         assert one["skew@10"] < plain["skew@10"], name

@@ -8,10 +8,10 @@ from tests.golden.ranking import listed
 from tests.ranking.dense import product
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking import both_ways, criteria, evaluation
+from vse_pipe.ranking import both_ways, criteria, outcomes
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.criteria import Trial, Tuned, rank_fold
-from vse_pipe.ranking.evaluation import Depths
+from vse_pipe.ranking.outcomes import Depths
 from vse_pipe.ranking.scores import Scores
 
 IMAGES, CAPTIONS = 900, 1700
@@ -53,7 +53,7 @@ def both(sides, criterion, ties="pessimistic"):
 def check_strips_give_the_same(found, sides, criterion, ties="pessimistic"):
     for one, side in zip(found, sides, strict=True):
         scores = side.under(criteria.parse(criterion, OPTIONS))
-        other = evaluation.rank(scores, side.truth, ties, depths=Depths())
+        other = outcomes.rank(scores, side.truth, ties, depths=Depths())
         np.testing.assert_array_equal(one.ranks, other.ranks)
         np.testing.assert_array_equal(one.top, other.top)
         for k, counts in other.occurrence.items():

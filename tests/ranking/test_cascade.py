@@ -12,8 +12,8 @@ from vse_pipe.project.params.typed import Member
 from vse_pipe.ranking import cascade, criteria
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
 from vse_pipe.ranking.criteria import Tuned, rank_fold, trials
-from vse_pipe.ranking.evaluation import Depths
 from vse_pipe.ranking.fragments import Fused, MeanScore, Several, Similarity, Words
+from vse_pipe.ranking.outcomes import Depths
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import BankSource, Split, cosine
 

@@ -10,12 +10,12 @@ from tests.ranking.dense import dense, own, whole
 from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking import criteria, evaluation
+from vse_pipe.ranking import criteria, outcomes
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.criteria import Criterion, Trial, choose_parameters
-from vse_pipe.ranking.evaluation import Outcome
 from vse_pipe.ranking.inference import csls, rgm
 from vse_pipe.ranking.matching import Allowance
+from vse_pipe.ranking.outcomes import Outcome
 from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores
 
@@ -99,10 +99,10 @@ def bank_of(scores: Scores) -> Bank:
 def result(criterion: Criterion, scores: Scores, truth: Truth) -> Outcome:
     scores = criterion.rerank(scores, bank_of(scores))
     if not criterion.matching:
-        return evaluation.rank(scores, truth, "pessimistic")
+        return outcomes.rank(scores, truth, "pessimistic")
     ks = (1, 5, 10)
     pairs = criterion.match(scores, [Allowance(k, criterion.lambdas[0]) for k in ks], truth)
-    return evaluation.matched(dict(zip(ks, pairs, strict=True)), truth)
+    return outcomes.matched(dict(zip(ks, pairs, strict=True)), truth)
 
 
 @pytest.mark.parametrize("name", ALL)

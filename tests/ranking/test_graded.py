@@ -10,9 +10,9 @@ from tests.golden.ranking import listed
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, matrices
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking import evaluation as engine
-from vse_pipe.ranking.evaluation import Depths
+from vse_pipe.ranking import outcomes
 from vse_pipe.ranking.graded import Graded, kendall
+from vse_pipe.ranking.outcomes import Depths
 from vse_pipe.ranking.recall import positions
 
 POLICIES = ["pessimistic", "optimistic"]
@@ -41,11 +41,11 @@ def grades_of(judged: Graded) -> list[dict[int, float]]:
 
 def measured(scores: np.ndarray, judged: Graded, above=0.0, ties="pessimistic", depths=None):
     cells = judged.cells("image_to_text", QUERIES, ITEMS)
-    return engine.rank_graded(dense(scores), cells, above, ties, depths or Depths())[:2]
+    return outcomes.rank_graded(dense(scores), cells, above, ties, depths or Depths())[:2]
 
 
 def _pair_scores(scores, cells):
-    return engine.rank_graded(dense(scores), cells, 0.0, "pessimistic", Depths())[2]
+    return outcomes.rank_graded(dense(scores), cells, 0.0, "pessimistic", Depths())[2]
 
 
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])

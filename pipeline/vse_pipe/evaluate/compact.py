@@ -18,7 +18,7 @@ from vse_pipe.evaluate.ensemble import load_embeddings
 from vse_pipe.evaluate.measure import results
 from vse_pipe.evaluate.task import Task
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking import criteria, evaluation
+from vse_pipe.ranking import criteria, outcomes
 from vse_pipe.ranking.cascade import cascaded
 from vse_pipe.ranking.codes import BINARY, EXACT, INT8, PRECISIONS, Codes, check_width, cut_short
 from vse_pipe.ranking.criteria import Criterion, Trial, foldable
@@ -85,7 +85,7 @@ def run_figures(params: Params, run: str, inferences: Sequence[str], forms: Form
 
 def _coded(task: Task, ranges: Any, precision: str, rescore: int) -> Task:
     codes = [Codes.fit(precision, items) for items in (ranges.captions, ranges.images)]
-    by_direction, folds = dict(zip(DIRECTIONS, codes, strict=True)), evaluation.folds(task.split, task.options)
+    by_direction, folds = dict(zip(DIRECTIONS, codes, strict=True)), outcomes.folds(task.split, task.options)
     return replace(task, trials=coded_trials(folds, task.bank, by_direction, task.options.memory, rescore))
 
 

@@ -20,7 +20,7 @@ from vse_pipe.core.errors import InputError, missing_package
 from vse_pipe.core.files import read_json
 from vse_pipe.evaluate.text_tables import PAIR, numbers, read_pairs
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking import evaluation, files
+from vse_pipe.ranking import files, outcomes
 from vse_pipe.ranking.criteria import Trial, Tuned
 from vse_pipe.ranking.graded import Graded, kendall
 from vse_pipe.ranking.recall import Relevance, mean_grades
@@ -134,12 +134,12 @@ class Fold(NamedTuple):
 def _judged_figures(
     options: EvaluateParams, is_comparable: bool, judgements: Graded, direction: str, folds: Sequence[Fold]
 ) -> tuple[dict, pa.Table]:
-    depths = evaluation.Depths.including(options.recall, options.ndcg)
+    depths = outcomes.Depths.including(options.recall, options.ndcg)
     parts, agreed = [], []
     for fold, split, scores in folds:
         queries, items = split.sides(direction)
         cells = judgements.cells(direction, queries, items)
-        rows, columns, cell_scores = evaluation.rank_graded(scores, cells, judgements.above, options.ties, depths)
+        rows, columns, cell_scores = outcomes.rank_graded(scores, cells, judgements.above, options.ties, depths)
         if len(rows):
             parts.append(_table(direction, fold, queries[rows], columns))
         # Does the caption of the pair describe another image?
@@ -154,7 +154,7 @@ def _judged_figures(
     table = pa.concat_tables(parts)
     figures: dict = {
         "queries": len(table),
-        **evaluation.means({name: table[name].to_numpy() for name in table.column_names}),
+        **outcomes.means({name: table[name].to_numpy() for name in table.column_names}),
     }
     # Over all judgements, and over those of captions that describe another picture.
     for name, mask in (("kendall", np.full(len(grades), True)), ("kendall_foreign", foreign)):

@@ -8,14 +8,15 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from vse_pipe.artifacts import evaluation as artefact
+from vse_pipe.artifacts import evaluation
 from vse_pipe.artifacts.evaluation import DIGITS, heading, rounded
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.evaluate.task import Task
-from vse_pipe.ranking import criteria, evaluation
+from vse_pipe.ranking import criteria
 from vse_pipe.ranking.criteria import Criterion, Trial, Tuned
 from vse_pipe.ranking.intervals import intervals
+from vse_pipe.ranking.outcomes import Depths, Outcome, folds
 from vse_pipe.ranking.split import Split
 
 
@@ -34,11 +35,11 @@ class Result:
 
     @property
     def ranks(self) -> pa.Table:
-        return self.tables[artefact.RANKS]
+        return self.tables[evaluation.RANKS]
 
     @property
     def occurrence(self) -> pa.Table:
-        return self.tables[artefact.OCCURRENCE]
+        return self.tables[evaluation.OCCURRENCE]
 
 
 def results(task: Task, chosen: Sequence[Criterion]) -> Iterator[tuple[str, Result | PipelineError]]:
@@ -60,8 +61,8 @@ class Measurement:
 
     def __init__(self, task: Task, chosen: Sequence[Criterion]) -> None:
         self.task, self.options = task, task.options
-        self.folds = evaluation.folds(task.split, task.options)
-        self.depths = evaluation.Depths.including(task.options.recall, task.options.ndcg)
+        self.folds = folds(task.split, task.options)
+        self.depths = Depths.including(task.options.recall, task.options.ndcg)
         self.sets = 2 if any(map(self.needs_validation, chosen)) else 1
         memory = task.options.memory
         self.trials = task.trials or criteria.trials(self.folds, task.bank, task.similarity, memory, self.sets)
@@ -79,7 +80,7 @@ class Measurement:
         validation = self.validation if self.needs_validation(criterion) else {}
         choices = {
             direction: criteria.choose_parameters(criterion, validation.get(direction, []), self.options.tune)
-            for direction in artefact.DIRECTIONS
+            for direction in evaluation.DIRECTIONS
         }
         folds = console.track(
             zip(*self.trials.values(), strict=True), len(self.folds), f"ranking under {criterion.name}"
@@ -87,7 +88,7 @@ class Measurement:
         rankings = [
             criteria.rank_fold(list(choices.values()), sides, self.options.ties, self.depths) for sides in folds
         ]
-        outcomes = dict(zip(artefact.DIRECTIONS, map(list, zip(*rankings, strict=True)), strict=True))
+        outcomes = dict(zip(evaluation.DIRECTIONS, map(list, zip(*rankings, strict=True)), strict=True))
         tables = _tables(outcomes, self.folds)
         metrics = {
             **self.task.about,
@@ -100,7 +101,7 @@ class Measurement:
             **_metrics(outcomes, self.folds, self.task.split),
         }
         if len(criterion.lambdas) > 1:
-            tables[artefact.RELAXATION] = _relaxation(criterion, choices)
+            tables[evaluation.RELAXATION] = _relaxation(criterion, choices)
         return Result(criterion, metrics, tables, choices, self.trials)
 
     def _further(
@@ -136,12 +137,12 @@ class Measurement:
         }
 
     def _intervals(self, tables: dict[str, pa.Table]) -> dict:
-        ranks, occurrence = tables[artefact.RANKS], tables[artefact.OCCURRENCE]
+        ranks, occurrence = tables[evaluation.RANKS], tables[evaluation.OCCURRENCE]
         resamples = self.options.resamples
         return rounded(intervals(ranks, occurrence, resamples, self.task.seed)) if resamples else {}
 
 
-def _notes(by_direction: dict[str, list[evaluation.Outcome]]) -> dict[str, dict[str, float]]:
+def _notes(by_direction: dict[str, list[Outcome]]) -> dict[str, dict[str, float]]:
     """The largest of each note over the folds, by direction."""
     notes: dict[str, dict[str, float]] = {}
     for direction, rows in by_direction.items():
@@ -153,7 +154,7 @@ def _notes(by_direction: dict[str, list[evaluation.Outcome]]) -> dict[str, dict[
 
 def _relaxation(criterion: Criterion, choices: dict[str, Tuned]) -> pa.Table:
     """Recall against lambda, a row for each direction, K and lambda."""
-    tables, ks, lambdas = [], artefact.KS, np.array(criterion.lambdas, float)
+    tables, ks, lambdas = [], evaluation.KS, np.array(criterion.lambdas, float)
     for direction, choice in choices.items():
         assert choice.recalls is not None
         columns = {
@@ -163,11 +164,11 @@ def _relaxation(criterion: Criterion, choices: dict[str, Tuned]) -> pa.Table:
             "validation": pa.array(choice.recalls.ravel()),
             "chosen": pa.array(np.concatenate([lambdas == choice.lambdas[k] for k in ks])),
         }
-        tables.append(pa.table(columns, schema=artefact.RELAXATION_SCHEMA))
+        tables.append(pa.table(columns, schema=evaluation.RELAXATION_SCHEMA))
     return pa.concat_tables(tables)
 
 
-def _metrics(outcomes: dict[str, list[evaluation.Outcome]], folds: list[Split], split: Split) -> dict:
+def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Split) -> dict:
     """Per direction the mean of each metric over folds, None if a fold leaves it undefined, and the
     two sums. items: of one fold. queries: of all folds. unjudged: queries without a judged item."""
     means: dict[str, dict[str, float]] = {}
@@ -179,7 +180,7 @@ def _metrics(outcomes: dict[str, list[evaluation.Outcome]], folds: list[Split], 
         return None if math.isnan(value) else round(value, DIGITS)
 
     def total(kind: str) -> float | None:
-        return number_or_none(sum(values[f"{kind}@{k}"] for values in means.values() for k in artefact.KS))
+        return number_or_none(sum(values[f"{kind}@{k}"] for values in means.values() for k in evaluation.KS))
 
     metrics: dict = {"rsum": total("r"), "hs_sum": total("skew")}
     for direction, values in means.items():
@@ -191,17 +192,17 @@ def _metrics(outcomes: dict[str, list[evaluation.Outcome]], folds: list[Split], 
     return metrics
 
 
-def _tables(outcomes: dict[str, list[evaluation.Outcome]], folds: list[Split]) -> dict[str, pa.Table]:
+def _tables(outcomes: dict[str, list[Outcome]], folds: list[Split]) -> dict[str, pa.Table]:
     """The tables of ranks and of occurrence."""
     ranks, occurrence = [], []
     for direction, of_folds in outcomes.items():
         for index, (outcome, fold) in enumerate(zip(of_folds, folds, strict=True)):
             ranks.append(_rank_table(outcome, direction, index, fold))
             occurrence.append(_occurrence_table(outcome, direction, index, fold.ids(direction)[1]))
-    return {artefact.RANKS: pa.concat_tables(ranks), artefact.OCCURRENCE: pa.concat_tables(occurrence)}
+    return {evaluation.RANKS: pa.concat_tables(ranks), evaluation.OCCURRENCE: pa.concat_tables(occurrence)}
 
 
-def _rank_table(outcome: evaluation.Outcome, direction: str, number: int, fold: Split) -> pa.Table:
+def _rank_table(outcome: Outcome, direction: str, number: int, fold: Split) -> pa.Table:
     """One row per query."""
     queries, items = fold.ids(direction)
     count = len(queries)
@@ -212,20 +213,20 @@ def _rank_table(outcome: evaluation.Outcome, direction: str, number: int, fold: 
         "image_id": pa.array(fold.clusters(direction)),
         "rank": _or_nulls(None if outcome.ranks is None else outcome.ranks + 1, count),
         **{f"hit_{k}": pa.array(hits) for k, hits in outcome.hits.items()},
-        **{name: _or_nulls(outcome.measures.get(name), count) for name in {**artefact.MEASURES, **outcome.measures}},
+        **{name: _or_nulls(outcome.measures.get(name), count) for name in {**evaluation.MEASURES, **outcome.measures}},
         "top": pa.ListArray.from_arrays(
-            offsets, pa.array(items[outcome.top]), type=artefact.RANKS_SCHEMA.field("top").type
+            offsets, pa.array(items[outcome.top]), type=evaluation.RANKS_SCHEMA.field("top").type
         ),
     }
-    return pa.table(columns, schema=artefact.with_further(artefact.RANKS_SCHEMA, columns))
+    return pa.table(columns, schema=evaluation.with_further(evaluation.RANKS_SCHEMA, columns))
 
 
 def _or_nulls(values: np.ndarray | None, rows: int) -> pa.Array:
     return pa.nulls(rows, pa.float64()) if values is None else pa.array(values)
 
 
-def _occurrence_table(outcome: evaluation.Outcome, direction: str, number: int, items: np.ndarray) -> pa.Table:
+def _occurrence_table(outcome: Outcome, direction: str, number: int, items: np.ndarray) -> pa.Table:
     """One row per item. items: int64 ids, in the order of the scores' columns."""
     counts = {f"n_{k}": pa.array(n.astype(np.int32)) for k, n in outcome.occurrence.items()}
     columns = {**heading(direction, number, len(items)), "item_id": pa.array(items), **counts}
-    return pa.table(columns, schema=artefact.OCCURRENCE_SCHEMA)
+    return pa.table(columns, schema=evaluation.OCCURRENCE_SCHEMA)

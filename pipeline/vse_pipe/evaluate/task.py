@@ -16,7 +16,7 @@ from vse_pipe.evaluate.ensemble import Ensemble, load_embeddings
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking import evaluation
+from vse_pipe.ranking import outcomes
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.criteria import Criterion, Trial, trials
 from vse_pipe.ranking.fragments import Fused
@@ -111,7 +111,7 @@ class Task:
         Raises InputError without validation data."""
         if self.validation is None:
             raise InputError(f"{self.lacking}; give parameters, such as inference.rgm.lam")
-        folds = evaluation.folds(self.validation, self.options, chooses=True)
+        folds = outcomes.folds(self.validation, self.options, chooses=True)
         return trials(folds, self.validation_bank, self.similarity, self.options.memory, sets)
 
     def judged(self, dataset: Path | None = None) -> "Task":

@@ -12,7 +12,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate import text_tables
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import graded
-from vse_pipe.ranking.evaluation import Depths, graded_columns, means
+from vse_pipe.ranking.outcomes import Depths, graded_columns, means
 
 
 def show(metrics: dict, as_json: bool) -> None:

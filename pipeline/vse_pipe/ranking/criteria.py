@@ -13,11 +13,11 @@ from vse_pipe.core import console
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import INFERENCES, Member, criterion_parts, ends_in_matching
-from vse_pipe.ranking import both_ways, evaluation
+from vse_pipe.ranking import both_ways, outcomes
 from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
-from vse_pipe.ranking.evaluation import Depths, Outcome
 from vse_pipe.ranking.matching import Allowance, MatchedPairs, wrong_first
+from vse_pipe.ranking.outcomes import Depths, Outcome
 from vse_pipe.ranking.recall import Ties, Truth
 from vse_pipe.ranking.scores import Scores, Similarity
 from vse_pipe.ranking.split import BankSource, Split
@@ -193,18 +193,18 @@ def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths
     # scores no pass over both ways can make.
     one_pass = not any(choice.criterion.matching for choice in tuned) and both_ways.can_pass(scores)
     tiled = both_ways.ranked(scores, truths, ties, max(KS)) if one_pass else None
-    outcomes = []
+    ranked = []
     for place, (choice, rescored, truth) in enumerate(zip(tuned, scores, truths, strict=True)):
         if choice.criterion.matching:
             settings = [Allowance(k, lam) for k, lam in choice.lambdas.items()]
             matchings = choice.criterion.match(rescored, settings, truth)
-            outcome = evaluation.matched(dict(zip(choice.lambdas, matchings, strict=True)), truth)
+            outcome = outcomes.matched(dict(zip(choice.lambdas, matchings, strict=True)), truth)
         elif tiled:
-            outcome = evaluation.outcome(*tiled[place], truth, depths)
+            outcome = outcomes.outcome(*tiled[place], truth, depths)
         else:
-            outcome = evaluation.rank(rescored, truth, ties, depths)
-        outcomes.append(replace(outcome, notes=dict(rescored.notes)))
-    return outcomes
+            outcome = outcomes.rank(rescored, truth, ties, depths)
+        ranked.append(replace(outcome, notes=dict(rescored.notes)))
+    return ranked
 
 
 def choose_parameters(criterion: Criterion, trials: Sequence[Trial], everything: bool) -> Tuned:
@@ -245,6 +245,6 @@ def _best_rescoring(criterion: Criterion, trials: Sequence[Trial]) -> Criterion:
     tracked = console.track(candidates, len(candidates), f"tuning {criterion.name}, candidates")
     answered = []
     for candidate in tracked:
-        outcomes = [evaluation.rank(trial.under(candidate), trial.truth, "pessimistic") for trial in trials]
-        answered.append(sum(int(hits.sum()) for outcome in outcomes for hits in outcome.hits.values()))
+        ranked = [outcomes.rank(trial.under(candidate), trial.truth, "pessimistic") for trial in trials]
+        answered.append(sum(int(hits.sum()) for outcome in ranked for hits in outcome.hits.values()))
     return candidates[int(np.argmax(answered))]

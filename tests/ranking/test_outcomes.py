@@ -9,9 +9,9 @@ from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, unit_vectors
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking import evaluation
-from vse_pipe.ranking.evaluation import folds
+from vse_pipe.ranking import outcomes
 from vse_pipe.ranking.matching import MatchedPairs
+from vse_pipe.ranking.outcomes import folds
 from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import STRIP, Scores
 from vse_pipe.ranking.split import Split
@@ -27,7 +27,7 @@ def truth(queries: int, items: int, every: int) -> Truth:
 def test_only_queries_with_a_correct_item_have_a_rank(every):
     matrix = torch.rand(2 * STRIP + 31, 9, generator=torch.Generator().manual_seed(0))
     correct = truth(len(matrix), 9, every)
-    outcome, rows = evaluation.rank(Scores.dense(matrix), correct, "pessimistic"), range(0, len(matrix), every)
+    outcome, rows = outcomes.rank(Scores.dense(matrix), correct, "pessimistic"), range(0, len(matrix), every)
     assert outcome.occurrence[1].sum() == len(rows)
     for row, rank, top in zip(rows, outcome.ranks, outcome.top.reshape(len(rows), -1), strict=True):
         best = matrix[row, correct.items[correct.starts[row] : correct.starts[row + 1]]].max()
@@ -37,7 +37,7 @@ def test_only_queries_with_a_correct_item_have_a_rank(every):
 
 def test_pairs_of_other_queries_are_left_out_of_a_matching():
     pairs = MatchedPairs(np.array([0, 1, 2, 3, 4]), np.array([0, 1, 1, 2, 4]))
-    outcome = evaluation.matched({1: pairs}, truth(5, 5, 2))
+    outcome = outcomes.matched({1: pairs}, truth(5, 5, 2))
     assert (outcome.lengths.tolist(), outcome.top.tolist()) == ([1, 1, 1], [0, 1, 4])
     assert outcome.occurrence[1].tolist() == [1, 1, 0, 0, 1]
     assert outcome.hits[1].tolist() == [True, False, True]
@@ -46,8 +46,8 @@ def test_pairs_of_other_queries_are_left_out_of_a_matching():
 def test_without_any_correct_item_there_is_nothing_to_measure():
     none = listed([np.empty(0, np.int64)] * 3, 4)
     for measure in (
-        lambda: evaluation.rank(Scores.dense(torch.rand(3, 4)), none, "pessimistic"),
-        lambda: evaluation.matched({}, none),
+        lambda: outcomes.rank(Scores.dense(torch.rand(3, 4)), none, "pessimistic"),
+        lambda: outcomes.matched({}, none),
     ):
         with pytest.raises(InputError, match="none of the 3 queries has a correct item"):
             measure()
@@ -70,7 +70,7 @@ def case():
 
 def test_one_pass_gives_what_the_loops_give(case):
     scores, queries, items = case
-    found = evaluation.rank(dense(scores), Truth.by_image(queries, items), "pessimistic")
+    found = outcomes.rank(dense(scores), Truth.by_image(queries, items), "pessimistic")
     correct = [set(np.flatnonzero(items == query).tolist()) for query in queries]
     rows = scores.tolist()
     ranks = [naive.best_rank(row, own, "pessimistic") for row, own in zip(rows, correct, strict=True)]
@@ -96,7 +96,7 @@ def test_one_pass_gives_what_the_loops_give(case):
 def test_measures_of_all_correct_items_are_those_of_the_loops(case, ties):
     scores, queries, items = case
     scores = scores.round(1)
-    found = evaluation.rank(dense(scores), Truth.by_image(queries, items), ties)
+    found = outcomes.rank(dense(scores), Truth.by_image(queries, items), ties)
     correct = [set(np.flatnonzero(items == query).tolist()) for query in queries]
     places = [naive.positions(row, own, ties) for row, own in zip(scores.tolist(), correct, strict=True)]
     metrics, loops = found.metrics(), [naive.average_precision, naive.average_precision_at_r, naive.r_precision]
@@ -115,7 +115,7 @@ def test_a_matching_counts_queries_without_a_match_as_misses():
     truth = Truth.by_image(np.arange(3), np.array([0, 1, 2, 2]))
     one = MatchedPairs(np.array([0, 2]), np.array([0, 1]))
     ten = MatchedPairs(np.array([2, 0, 2, 0]), np.array([3, 1, 0, 0]))
-    found = evaluation.matched({1: one, 10: ten}, truth)
+    found = outcomes.matched({1: one, 10: ten}, truth)
     assert found.ranks is None
     assert found.hits[1].tolist() == [True, False, False]
     assert found.hits[10].tolist() == [True, False, True]
