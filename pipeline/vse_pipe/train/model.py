@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import processes
 from vse_pipe.core.console import track
@@ -185,15 +186,13 @@ def network_holder(image: Member, text: Member) -> ModuleType | None:
     return next((family.load(member.name) for family, member in sides if _holds_network(family, member)), None)
 
 
-def described(
-    run: Run, feature_shape: tuple[int, ...], text_inputs: int, embed_size: int, features: dict, texts: Texts
-) -> dict:
-    """config.json of any model: members, sizes as in ``build``, names and digests. features:
-    meta.json of the features."""
+def described(run: Run, features: Features, texts: Texts, embed_size: int) -> dict:
+    """config.json of any model: members, sizes as in ``build``, names and digests."""
     members = {key: describe(getattr(run, key)) for key in RUN_FAMILIES}
-    sizes = {"embed_size": embed_size, "feature_shape": list(feature_shape), "text_inputs": text_inputs}
+    shape = list(features.array.shape[1:])
+    sizes = {"embed_size": embed_size, "feature_shape": shape, "text_inputs": texts.inputs}
     sources = {key: getattr(run, key) for key in ("dataset", "features", "texts", "noise")}
-    digests = {"features_sha256": features["sha256"], "texts_sha256": texts.digest}
+    digests = {"features_sha256": features.meta["sha256"], "texts_sha256": texts.digest}
     return {**members, **sizes, **sources, **digests}
 
 

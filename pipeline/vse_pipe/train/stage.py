@@ -118,7 +118,7 @@ def _trained(
     if node.train.precision == "tf32" and device.type != "cuda":
         raise UsageError(f"precision tf32 is of NVIDIA GPUs, and the device is {device}; take float32")
     table = inputs.table(node, stored, treated, network.described if network else None, device)
-    sampler, build_anew = _sampler(node, table), _builder(node, table, network)
+    sampler, build_anew = _sampler(node, table), _builder(node, stored, treated, network)
     setting = Setting(node, build_anew(node.seed).to(device), table.train_pairs, device, build_anew)
     scheme = SCHEMES.load(node.scheme.name).scheme(setting)
     _check_batches(node, table, sampler(0), setting.model)
@@ -133,7 +133,7 @@ def _trained(
     progress = loop.fit(scheme, table, sampler, checkpoint)
     choice = "last" if scheme.keeps_last else "best"
     say(f"{choice} epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
-    config = _config(node, table, stored, progress) | {"ended": loop.ending(scheme, progress)}
+    config = _config(node, stored, treated, progress) | {"ended": loop.ending(scheme, progress)}
     return progress, config | ({"backbone": network.described} if network else {})
 
 
@@ -164,16 +164,18 @@ def _check_batches(node: Run, table: TrainTable, batches: list[np.ndarray], mode
         optimise.require_independent_rows(model.train())
 
 
-def _builder(node: Run, table: TrainTable, network: "PixelNetwork | None") -> Callable[[int], DualEncoder]:
+def _builder(
+    node: Run, stored: features.Features, treated: texts.Texts, network: "PixelNetwork | None"
+) -> Callable[[int], DualEncoder]:
     """A function from seed to a model with fresh weights, on the CPU; words start from their
     vectors, if any."""
-    words = inputs.word_vectors(node.text, table.train_pairs.texts)
+    words = inputs.word_vectors(node.text, treated)
+    sizes = stored.array.shape[1:], treated.inputs, node.train.embed_size
 
     def fresh(seed: int) -> DualEncoder:
         # A copy, so that two models of a run do not train the same backbone.
         backbone = None if network is None else copy.deepcopy(network.module)
-        members = node.image, node.text, node.similarity
-        model = build(*members, *_sizes(node, table), seed, backbone, node.loss)
+        model = build(node.image, node.text, node.similarity, *sizes, seed, backbone, node.loss)
         if words is not None:
             model.txt.start_from(*words)
         begin_at = getattr(model.loss, "begin_at", None)
@@ -184,15 +186,8 @@ def _builder(node: Run, table: TrainTable, network: "PixelNetwork | None") -> Ca
     return fresh
 
 
-def _sizes(node: Run, table: TrainTable) -> tuple[tuple[int, ...], int, int]:
-    """The shape of an image's features, the inputs of the text encoder and the width of a
-    vector."""
-    read = table.train_pairs
-    return read.array.shape[1:], read.texts.inputs, node.train.embed_size
-
-
-def _config(node: Run, table: TrainTable, stored: features.Features, progress: Progress) -> dict:
-    config = described(node, *_sizes(node, table), stored.meta, table.train_pairs.texts)
+def _config(node: Run, stored: features.Features, treated: texts.Texts, progress: Progress) -> dict:
+    config = described(node, stored, treated, node.train.embed_size)
     config |= {"train": node.train.model_dump(mode="json", exclude=NO_WEIGHT), "seed": node.seed}
     config |= {"best": {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}}
     learned = {

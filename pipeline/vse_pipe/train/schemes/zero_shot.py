@@ -25,7 +25,7 @@ def untrained(run: Run, stored: Features, read: Texts) -> tuple[Progress, dict]:
     model = build(run.image, run.text, run.similarity, shape, read.inputs, shape[-1], run.seed)
     say(f"nothing is trained; images and captions are compared in {shape[-1]} dimensions as they are")
     config = {
-        **described(run, shape, read.inputs, shape[-1], stored.meta, read),
+        **described(run, stored, read, shape[-1]),
         "best": {"epoch": 0, "val_rsum": None},
         "ended": {"by": "scheme", "epoch": 0, "converged": True},
         "logit": stored.meta.get("logit"),
