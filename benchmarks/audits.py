@@ -62,8 +62,8 @@ def shapes() -> tuple[np.ndarray, list[list[str]]]:
 def joint(vectors: np.ndarray, captions: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
     """Images and captions, (images, 5, d), in one space."""
     from vse_pipe.audit import pool
-    from vse_pipe.audit.data import word_vectors
     from vse_pipe.audit.evidence import TEXT_RIDGE
+    from vse_pipe.audit.pairs import word_vectors
 
     owners = np.repeat(np.arange(len(vectors)), 5)
     words, images = word_vectors([*chain(*captions)], 0), pool.reduced(vectors, 256)
@@ -79,7 +79,7 @@ def audits(
 ) -> Iterator[tuple[int, float, float, float, int]]:
     """Number of mismatches, the expected one, both limits, and pairs, of each audit."""
     from vse_pipe.audit import evidence, pool
-    from vse_pipe.audit.data import word_vectors
+    from vse_pipe.audit.pairs import word_vectors
     from vse_pipe.inject.protocols.caption import corrupt
 
     for size in SIZES:

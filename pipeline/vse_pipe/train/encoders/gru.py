@@ -78,8 +78,9 @@ class GRUTextEncoder(nn.Module):
     def _thinned(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The tokens that stay, in their order, and their lengths."""
         mask = thinned(_present(tokens, lengths), self.params.drop_words)
-        order = (~mask).to(torch.int8).argsort(dim=1, stable=True)
-        return tokens.gather(1, sent(order, tokens.device)), mask.sum(dim=1)
+        lengths = mask.sum(dim=1)
+        order = (~mask).to(torch.int8).argsort(dim=1, stable=True)[:, : lengths.max()]
+        return tokens.gather(1, sent(order, tokens.device)), lengths
 
     def _pooled(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         if self.params.pooling == "last":
