@@ -65,12 +65,12 @@ class Share:
         """The rows of this process in any sequence."""
         return values if len(self.sizes) == 1 else values[self.rows]
 
-    def gather(self, part: Tensor, partial: bool = False) -> Tensor:
-        """(rows, ...) of all processes from each process's part, whose gradient is partial. partial:
-        whether the gradient of the result will be partial."""
+    def gather(self, part: Tensor) -> Tensor:
+        """(rows, ...) of all processes from each process's part, whose gradient is partial where
+        that of the result is whole."""
         if len(self.sizes) == 1 or not sum(self.sizes):
             return part
-        return _Gather.apply(part[: self.sizes[self.number]], self, partial)
+        return _Gather.apply(part[: self.sizes[self.number]], self)
 
     def of_parts(self, lengths: Tensor) -> "Share":
         """The same share of the parts of the rows. lengths: (rows,) number of parts of each row."""
@@ -101,7 +101,7 @@ def total(tensor: Tensor) -> Tensor:
 
 
 def first_answer(answer: bool) -> bool:
-    """The answer of the first process; each process may read a disk of its own."""
+    """The answer of the first process, because others may see its files later."""
     return bool(total(torch.tensor(int(answer and is_first()))))
 
 
@@ -114,8 +114,8 @@ def wait() -> None:
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, part: Tensor, share: Share, partial: bool) -> Tensor:
-        ctx.share, ctx.partial = share, partial
+    def forward(ctx, part: Tensor, share: Share) -> Tensor:
+        ctx.share = share
         # gloo gathers only pieces of equal size.
         room = part.new_zeros(max(share.sizes), *part.shape[1:])
         room[: len(part)] = part
@@ -126,10 +126,8 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:
-        if ctx.partial:
-            gradient = total(gradient.clone(memory_format=torch.contiguous_format))
-        return gradient.split(list(ctx.share.sizes))[ctx.share.number], None, None
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient.split(list(ctx.share.sizes))[ctx.share.number], None
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 
 from vse_pipe.artifacts import identity, model_files, pairs
 from vse_pipe.core import processes
-from vse_pipe.core.console import warn
+from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import IntegrityError, PipelineError, damaged
 from vse_pipe.core.files import partial_folder, replace_folder, whole_file
 from vse_pipe.project import code, paths
@@ -48,12 +48,12 @@ def fingerprint_of(
     parts = {
         "name": name,
         "run": {key: describe(getattr(run, key)) for key in RUN_FAMILIES},
-        # Another number of processes changes only rounding.
+        # Another number of processes changes only rounding and the numbers of dropout.
         "train": run.train.model_dump(exclude=NO_WEIGHT),
         "seed": run.seed,
         "inputs": inputs,
         "code": code_of(run),
-        "libraries": {name: version(name) for name in ("torch", "numpy", "scipy")},
+        "libraries": {name: version(name) for name in ("torch", "torchvision", "numpy", "scipy", "scikit-learn")},
         "device": device.type,
         "backbone": backbone,
     }
@@ -71,8 +71,8 @@ def code_of(run: Run) -> str:
 class Progress:
     """State of a run after ``epoch`` epochs.
 
-    best: weights of the scheme's models, one or two, at the epoch of the highest validation rsum;
-    records: one record of the scheme for each epoch; scheme: its state; average: averaged weights;
+    best: weights of the scheme's models, one or two, at the epoch of the highest validation rsum, or
+    at the last one for a scheme that keeps it; records: one record of the scheme for each epoch; scheme: its state; average: averaged weights;
     stuck: why the last epoch stood still at chance, if it did.
     """
 
@@ -106,8 +106,10 @@ class Checkpoint:
 
     def begin(self) -> None:
         """Prepare ``building``, the folder beside ``out`` for the new model; the state of another
-        training is removed."""
+        training is removed, with a message."""
         if processes.is_first() and not self.state.is_file():
+            if list(self.building.glob(f"{_LAST}/*.pt")):
+                say(f"{self.building}: removed, a state of other options, inputs, code or another kind of device")
             shutil.rmtree(self.building, ignore_errors=True)
         processes.wait()
 
@@ -119,8 +121,11 @@ class Checkpoint:
 
     def resume(self, model: nn.Module, optimizer: Optimizer) -> Progress:
         """Load the state into ``model`` and ``optimizer``; a fresh Progress without one, and after
-        a warning where it is damaged."""
-        if not self.state.is_file():
+        a warning where it is damaged. Raises PipelineError where processes do not share a folder."""
+        is_there = self.state.is_file()
+        if processes.first_answer(is_there) != is_there:
+            raise PipelineError(f"{self.state}: not the same for all processes; they need a shared folder")
+        if not is_there:
             return Progress()
         try:
             content = read(self.state)

@@ -78,8 +78,8 @@ def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimize
 
 
 class StepResult(NamedTuple):
-    """Mean loss of a step's batch, norm of all gradients before clipping, and pairs of the
-    batch."""
+    """Loss of a step's batch, a sum or a mean over its pairs as the loss says, norm of all
+    gradients before clipping, and pairs of the batch."""
 
     loss: float
     norm: float
@@ -87,7 +87,7 @@ class StepResult(NamedTuple):
 
 
 def mean_loss(steps: Sequence[StepResult]) -> float:
-    """The mean over all pairs; 0 without any step."""
+    """The mean over all batches, by their pairs; 0 without any step."""
     return sum(step.loss * step.pairs for step in steps) / max(sum(step.pairs for step in steps), 1)
 
 

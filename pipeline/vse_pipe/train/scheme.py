@@ -57,8 +57,8 @@ class Scheme:
     decays_from: the epoch, counted from 0, from which the rate's decay is counted; until then the
     rate is ``train.lr``; starts: the epochs that begin with fresh weights, including the first;
     selects_from: the first epoch that can be the best; keeps_last: whether the last epoch is the
-    model, not the best on val; epoch, step: the present ones, counted from 0; passed: trained
-    epochs, with the fraction of the present epoch. These three are set before each step.
+    model, not the best on val; epoch: the present one, counted from 0; step and passed, trained
+    epochs with the fraction of the present one: set before each step, so not in ``start``.
     """
 
     solved = False

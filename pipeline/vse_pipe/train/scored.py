@@ -153,7 +153,7 @@ def sample_losses(batch: Scored, margin: float = 0.2, hardest: bool = False) -> 
     """
     texts, images = violations(batch, margin)
     if hardest:
-        return texts.max(dim=1).values + images.max(dim=0).values
+        return largest(texts, images, 1)
     return texts.mean(dim=1) + images.mean(dim=0)
 
 

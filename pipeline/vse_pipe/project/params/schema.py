@@ -78,7 +78,8 @@ class TrainParams(Strict):
     chunk: NonNegativeInt = 0
     """pairs encoded at once (gradient caching: less memory, more time); 0: the batch"""
     processes: PositiveInt = 1
-    """processes that train one run, on a GPU each if possible; equal up to rounding"""
+    """processes that train one run, on a GPU each if possible; equal up to rounding and
+    dropout"""
     stop_when_dead: bool = True
     """ends a run with status 1 when validation is at chance and no gradient is left"""
 
