@@ -3,20 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 # Size of a layer, word vector or embedding: a million is far more than any model has.
 Width = Annotated[int, Field(ge=1, le=2**20)]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 WEIGHT_FILES = (".pth", ".pt", ".safetensors")
-
 
 # A misspelt name would otherwise be taken for a path and be reported as a missing file.
 WeightsName = Annotated[str, StringConstraints(pattern=r"^(imagenet|random|[A-Z][A-Z0-9_]*|.*\.(pth|pt|safetensors))$")]

@@ -118,8 +118,12 @@ def read_csv(path: Path) -> "DataFrame":
         return pd.read_csv(require(path))
 
 
+# Bytes of one text in a footer, and entries of one of its lists, of columns or row groups.
+_LONGEST_TEXT, _LONGEST_LIST = 2**26, 2**17
 # Bytes that are decoded at a time.
 _AT_ONCE = 2**24
+# Content takes no more than so many times the file's size (vectors and captions: 2 to 20), or bytes.
+_UNPACKED, _SMALL = 1000, 2**26
 
 
 class Parquet:
@@ -130,7 +134,13 @@ class Parquet:
         self.path, self._kind = path, kind
         with self.named():
             source = remote.open_remote(path) if files.is_remote(path) else pa.OSFile(os.fsencode(path))
-            self._file = pq.ParquetFile(source, page_checksum_verification=True)
+            self._most = max(_SMALL, _UNPACKED * source.seek(0, os.SEEK_END))
+            self._file = pq.ParquetFile(
+                source,
+                page_checksum_verification=True,
+                thrift_string_size_limit=_LONGEST_TEXT,
+                thrift_container_size_limit=_LONGEST_LIST,
+            )
             self.metadata, self.schema = self._file.metadata, self._file.schema_arrow
 
     def close(self) -> None:
@@ -164,7 +174,10 @@ class Parquet:
                     yield pa.Table.from_batches([batch])
 
     def _require(self, columns: list[str] | None, size: int) -> None:
-        memory.require(f"{self.path}: {', '.join(columns) if columns else 'its content'}", size)
+        content = f"{self.path}: {', '.join(columns) if columns else 'its content'}"
+        memory.require(content, size)
+        if size > self._most:
+            raise InputError(f"{content} takes {size} bytes, more than any file of this size holds; write it anew")
 
 
 def open_parquet(path: Path, kind: type[PipelineError] = IntegrityError) -> contextlib.AbstractContextManager[Parquet]:
