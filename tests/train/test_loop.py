@@ -108,6 +108,12 @@ def test_a_training_with_a_damaged_state_starts_again(trained_project, capsys, d
     assert files_of("sum") == whole
 
 
+def test_a_state_of_other_options_is_removed_with_a_message(project, capsys):
+    killed_after(2, load_params(project), "sum")
+    train(load_params(project, train={"lr": 0.01}), "sum", "cpu")
+    assert "sum.partial: removed, a state of other options" in capsys.readouterr().err
+
+
 def test_a_loss_that_is_not_finite_stops_before_any_weight_changes():
     scheme = some_scheme(some_pairs())
     model = scheme.setting.model
