@@ -211,12 +211,20 @@ def test_a_criterion_by_hand_stays_beside_those_of_the_same_vectors_and_removes_
     ]
 
 
-@pytest.mark.parametrize("other", [{"ties": "optimistic"}, {"inference": {"is": {"beta": 10.0}}}])
-def test_criteria_of_other_settings_do_not_stay_beside_new_ones(project, warned, other):
-    evaluate(params(project, inference={}), "sum", ["is", "csls"], "cpu")
-    evaluate(params(project, **{"inference": {}, **other}), "sum", ["csls"], "cpu")
+def test_criteria_of_other_settings_do_not_stay_beside_new_ones(project, warned):
+    evaluate(params(project), "sum", ["nns", "csls"], "cpu")
+    evaluate(params(project, ties="optimistic"), "sum", ["csls"], "cpu")
     assert there() == {"csls"}
+    assert "removed nns, " in warned[0]
+
+
+def test_a_criterion_stays_while_its_own_options_do(project, warned):
+    evaluate(params(project, inference={}), "sum", ["is", "nns"], "cpu")
+    evaluate(params(project, inference={"is": {"beta": 10.0}}), "sum", ["csls"], "cpu")
+    assert there() == {"csls", "nns"}
     assert "removed is, " in warned[0]
+    evaluate(params(project, inference={"is": {"beta": 10.0}, "csls": {"k": 3}}), "sum", ["is"], "cpu")
+    assert there() == {"is", "nns"}
 
 
 def test_a_call_that_ends_between_two_criteria_leaves_what_was_there(project, monkeypatch):

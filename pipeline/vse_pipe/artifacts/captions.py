@@ -48,7 +48,10 @@ class CaptionColumn:
 
 def absent(folder: Path) -> bool:
     """Whether the data set is prepared and has no captions, by the footer."""
-    return (folder / NAME).is_file() and tables.row_count(folder / NAME) == 0
+    if not (folder / NAME).is_file():
+        return False
+    with tables.open_parquet(folder / NAME) as file:
+        return file.metadata.num_rows == 0
 
 
 write = tables.Artefact(NAME, SCHEMA, "caption_id").write

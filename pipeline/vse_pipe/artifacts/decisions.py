@@ -289,3 +289,9 @@ def roots(parents: Mapping) -> dict:
         if end != start:
             ends[start] = end
     return ends
+
+
+def in_plain_form(texts: pa.Array) -> pa.Array:
+    """The texts in lower case, letters and digits only: two captions of one form say the same."""
+    lowered = pc.utf8_lower(pc.utf8_normalize(texts, "NFKC"))
+    return pc.utf8_trim(pc.replace_substring_regex(lowered, r"[^\p{L}\p{M}\p{N}]+", " "), " ")

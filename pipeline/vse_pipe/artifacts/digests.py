@@ -1,6 +1,7 @@
 """Digests of the content of prepared images and captions."""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ BOX = "(?P<box>#xywh=[0-9,]+)$"
 
 # Files of data/prepare/<dataset>/; only some data sets have the last three.
 PREPARED = (images.NAME, captions.NAME, "names.parquet", "phrases.parquet", "regions.parquet")
+
+
+def of_values(values: object) -> str:
+    """A digest of values that JSON can hold."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def prepared_parts(folder: Path, image_rows: pa.Table, caption_rows: pa.Table) -> dict[str, str]:

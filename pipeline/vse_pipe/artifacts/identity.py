@@ -13,7 +13,6 @@ input that no stage has written, or that is not on this machine, is not compared
 """
 
 import hashlib
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -73,11 +72,6 @@ def digest_of(folder: Path, names: Iterable[str]) -> str:
     """A digest of the files of these names that are there."""
     listing = "".join(f"{name} {sha256(folder / name)}\n" for name in names if (folder / name).is_file())
     return hashlib.sha256(listing.encode()).hexdigest()
-
-
-def digest_of_values(values: object) -> str:
-    """A digest of values that JSON can hold."""
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def made_anew(place: Path) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int64
 
-from vse_pipe.artifacts import identity
+from vse_pipe.artifacts import digests, identity
 from vse_pipe.artifacts.features import append_rows, open_array
 from vse_pipe.artifacts.images import places
 from vse_pipe.core import tables
@@ -85,7 +85,7 @@ class Texts:
 
 def digest(meta: dict) -> str:
     """A digest of all files that this meta.json covers."""
-    return identity.digest_of_values(meta["sha256"])
+    return digests.of_values(meta["sha256"])
 
 
 def of_vectors(rows: Float[np.ndarray, "rows dim"]) -> Block:

@@ -20,7 +20,6 @@ from vse_pipe.artifacts import decisions, digests
 from vse_pipe.artifacts.images import DESCRIBED, UNREAD
 from vse_pipe.audit import duplicates
 from vse_pipe.core import console
-from vse_pipe.core.text import in_plain_form
 from vse_pipe.extract.compute import batches
 from vse_pipe.extract.text_methods import STOP_WORDS
 from vse_pipe.pictures import images as pictures
@@ -171,7 +170,7 @@ def caption_findings(captions: pa.Table) -> pd.DataFrame:
     """Rows of the kinds ``caption`` and ``duplicate_caption``."""
     texts = captions["text"].combine_chunks()
     table = captions.select(["caption_id", "image_id"]).to_pandas().set_axis(["id", "image"], axis=1)
-    table = table.assign(text=in_plain_form(texts).to_pandas())
+    table = table.assign(text=decisions.in_plain_form(texts).to_pandas())
     pictures = table.groupby("text")["image"].transform("nunique")
     doubts = pd.DataFrame({"in other letters than the rest": _letters(texts)}, table.index)
     for reason, pattern, doubt in _PATTERNS:

@@ -40,8 +40,6 @@ def extract(
         raise UsageError("--dataset and --weights go with --backbone; params.yaml says them of --features")
     if shard is not None and (texts is not None or (features is None and backbone is None)):
         raise UsageError("--shard divides the images of one feature set: name it with --features or --backbone")
-    if device != "auto" and texts is not None and features is None and backbone is None:
-        raise UsageError(f"--device is of pictures; set texts.{texts}.device for a text encoder")
     params = _project.params()
     if backbone is not None:
         from vse_pipe.extract import job
@@ -52,6 +50,8 @@ def extract(
         names = _project.chosen(features, params.features, "features")
     if texts is not None or features is None:
         text_names = _project.chosen(texts, params.texts, "texts")
+    if texts is not None and device != "auto" and hasattr(params.texts[texts].method.params, "device") and not names:
+        raise UsageError(f"--device is of pictures; set texts.{texts}.device for its encoder")
     from vse_pipe.extract import stage
 
     for name in names:

@@ -106,9 +106,6 @@ def ruled(**options: Any) -> "Table":
     return Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, **options)
 
 
-_WIDEST = 10**6
-
-
 def show(table: "Table") -> None:
     """Print a table of texts on stdout. Names and sentences fold between words at a narrow
     terminal; columns with ``no_wrap`` never do, so lines may be longer than the terminal is wide."""
@@ -122,7 +119,7 @@ def show(table: "Table") -> None:
         column.overflow = "fold"
         if column.no_wrap:
             column.min_width = max(map(cell_len, "\n".join(texts).split("\n")))
-    width = Measurement.get(stdout, stdout.options.update(width=_WIDEST), table)
+    width = Measurement.get(stdout, stdout.options.update(width=10**6), table)
     table.width = max(width.minimum, min(width.maximum, stdout.width))
     stdout.print(table, crop=False)
     if caption:

@@ -1,7 +1,6 @@
 """Files and folders that appear whole or not at all, names that stay below a root, and JSON.
 
-``s3://bucket/shards`` is a path whose first part is ``s3:``; ``core.remote`` reads it.
-"""
+``s3://bucket/shards`` is a path whose first part is ``s3:``; ``core.remote`` reads it."""
 
 import contextlib
 import hashlib
@@ -10,7 +9,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,28 @@ def inside(root: Path, name: str, where: str) -> Path:
     if ".." in parts or not is_text or Path(name).is_absolute() or (is_remote(root) and "" in parts):
         raise InputError(f"{where}: file {name!r} lies outside its root {url(root)}; names must stay below it")
     return path
+
+
+def walk(root: Path, left_out: Callable[[str, str], object] = lambda path, reason: None) -> Iterator[tuple[str, str]]:
+    """(name below ``root``, path) of every file in it and its folders, without hidden ones. Links
+    to folders are followed last, each folder once. left_out: called with the path of a folder that is
+    not read, and the reason."""
+
+    def unread(error: OSError) -> None:
+        left_out(error.filename, f"the folder cannot be read ({error.strerror})")
+
+    pending, real_paths = deque([str(root)]), set()
+    while pending:
+        for folder, folders, names in os.walk(pending.popleft(), onerror=unread):
+            if (real := os.path.realpath(folder)) in real_paths:
+                left_out(folder, "a link to a folder that is read already")
+                folders.clear()
+                continue
+            real_paths.add(real)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            pending.extend(filter(os.path.islink, (f"{folder}/{name}" for name in folders)))
+            prefix = f"{folder}/".removeprefix(f"{root}/")
+            yield from ((prefix + name, f"{folder}/{name}") for name in names if not name.startswith("."))
 
 
 def sha256(path: Path) -> str:
@@ -167,12 +189,12 @@ def tidy(out: Path) -> None:
 def require_free(out: Path, kind: str, mark: str = "", key: bytes = b"", option: str = "--out") -> Path:
     """The resolved path of the new file or folder that ``option`` names. Raises UsageError for a file
     in the place of a parent, and for what exists and is not of ``kind``, such as ``an export``: then
-    ``key`` is in the first MiB of ``out``, or of the file ``mark`` in the folder ``out``. An empty
-    folder is free, a repository of git never is."""
+    ``key`` is in the first 1000 bytes of ``out``, or in the first MiB of the file ``mark`` in the
+    folder ``out``. An empty folder is free, a repository of git never is."""
     place = next(path for path in (out, *out.absolute().parents) if path.exists())
     if place == out and (out / mark).is_file() and not (out / ".git").exists():
         with (out / mark).open("rb") as file:
-            is_free = key in file.read(2**20)
+            is_free = key in file.read(2**20 if mark else 1000)
     else:
         is_free = place.is_dir() and (place != out or (bool(mark) and not any(out.iterdir())))
     if not is_free:

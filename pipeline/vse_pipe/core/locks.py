@@ -1,6 +1,5 @@
 """One writer per output, and no orphans: ``dvc`` killed with SIGKILL leaves its stage running, and the
-next ``dvc repro`` would start a second writer in the same folder.
-"""
+next ``dvc repro`` would start a second writer in the same folder."""
 
 import contextlib
 import ctypes

@@ -2,8 +2,7 @@
 
 Without a group, one process has all rows, and every function returns its argument. All processes
 must call the same functions in the same order. A gradient is either *whole*, equal in every process,
-or *partial*: then the sum over the processes is the gradient.
-"""
+or *partial*: then the sum over the processes is the gradient."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
 """Files on object storage, read by ranges through fsspec, never copied whole.
 
 Credentials and the endpoint come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``,
-...), never from a URL.
-"""
+...), never from a URL."""
 
 import contextlib
 from collections.abc import Iterator

@@ -2,8 +2,7 @@
 
 A small file may be large in memory: rows that take much are read a few at a time, and refused before
 they fill the memory. Never call ``metadata.row_group(i).column(j)``: on a damaged footer pyarrow ends
-the process there.
-"""
+the process there."""
 
 import contextlib
 import os
@@ -70,8 +69,7 @@ def write(path: Path, rows: pa.Table | Iterable[pa.Table], schema: pa.Schema, me
     """Write a table, or consecutive ones, under exactly ``schema``. Appears whole or not at all.
 
     rows: each of several tables is a row group, and need not fit in memory with the others;
-    metadata: for the footer.
-    """
+    metadata: for the footer."""
     if isinstance(rows, pa.Table):
         # How the rows were cut before would show in the bytes.
         rows = [rows.combine_chunks()]
@@ -182,9 +180,3 @@ class Parquet:
 
 def open_parquet(path: Path, kind: type[PipelineError] = IntegrityError) -> contextlib.AbstractContextManager[Parquet]:
     return contextlib.closing(Parquet(path, kind))
-
-
-def row_count(path: Path) -> int:
-    """By the footer. Raises as ``Parquet`` does."""
-    with open_parquet(path) as file:
-        return file.metadata.num_rows

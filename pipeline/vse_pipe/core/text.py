@@ -49,12 +49,6 @@ def objections(ids: pa.Array) -> dict[int, str]:
     return problems
 
 
-def in_plain_form(texts: pa.Array) -> pa.Array:
-    """The texts in lower case, letters and digits only: two captions of one form say the same."""
-    lowered = pc.utf8_lower(pc.utf8_normalize(texts, "NFKC"))
-    return pc.utf8_trim(pc.replace_substring_regex(lowered, r"[^\p{L}\p{M}\p{N}]+", " "), " ")
-
-
 def repeats(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows whose value comes earlier too, and the first row of that value for each."""
     _, first, which = np.unique(values, return_index=True, return_inverse=True)

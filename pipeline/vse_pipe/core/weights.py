@@ -48,8 +48,7 @@ def locate(name: str, required: str | None, published: WeightsFile | None, seed:
 
     name: imagenet, another published name, random or a path; required: sha256 of the file; seed: of
     random weights, which never replace others. Raises MissingResource (no file and no download),
-    IntegrityError (wrong digest), UsageError (no digest for a download).
-    """
+    IntegrityError (wrong digest), UsageError (no digest for a download)."""
     if name == "random":
         if required:
             raise UsageError("sha256 is given, but random weights have no file to compare it with")

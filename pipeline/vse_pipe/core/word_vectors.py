@@ -2,8 +2,7 @@
 
 ``.bin``: word2vec's binary form. ``.txt`` and ``.vec``: a word and its numbers on a line, with
 word2vec's first line "count dimensions" or, in GloVe's files, without. Both may be packed
-(``.gz``). ``.npz``: arrays. A word that occurs twice has its first vector.
-"""
+(``.gz``). ``.npz``: arrays. A word that occurs twice has its first vector."""
 
 import gzip
 from collections.abc import Callable, Iterator, Set
@@ -29,8 +28,7 @@ def read_word_vectors(path: Path, vocabulary: Set[str]) -> tuple[list[str], Floa
     """The words of the vocabulary in the file, sorted, and their vectors.
 
     Raises UsageError for another kind of file, InputError for a damaged one, values that are not
-    finite, or no word of the vocabulary.
-    """
+    finite, or no word of the vocabulary."""
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if kind not in _FORMS:
         raise UsageError(f"{path}: word vectors are read from .bin, .txt or .vec, these also .gz, and .npz")

@@ -3,15 +3,16 @@
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from vse_pipe.artifacts import captions, embeddings, evaluation, identity
+from vse_pipe.artifacts import captions, digests, embeddings, evaluation, identity
 from vse_pipe.artifacts.images import DESCRIBED
 from vse_pipe.core import console, locks
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import InputError, PipelineError, UsageError, command_of, unknown
+from vse_pipe.core.errors import InputError, PipelineError, UnknownMember, UsageError, command_of, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_json
 from vse_pipe.evaluate.ensemble import load_embeddings
 from vse_pipe.evaluate.measure import results
@@ -23,6 +24,9 @@ from vse_pipe.project.registry import ends_in_matching
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.criteria import Criterion
 from vse_pipe.ranking.split import OWN
+
+_SETTINGS = "settings"
+_OTHER_SCALES = "the scores of this ensemble have another scale for each query"
 
 
 def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = "auto") -> dict[str, dict]:
@@ -38,6 +42,8 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     started = time.monotonic()
     if run not in params.evaluated():
         raise UsageError(unknown("run", run, sorted(params.evaluated())))
+    if not inferences:
+        console.warn(f"evaluate {run}: {_OTHER_SCALES}, and grid.inferences has nothing but matchings; add nns")
     selected = [criteria.parse(name, params.inference) for name in inferences]
     resolved = resolve_device(device)
     _must_rank(params, run, inferences)
@@ -55,7 +61,6 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         if not len(task.split.caption_ids):
             raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
         with whole_folder(out) as folder:
-            identity.write(folder, made_from, {"settings": _settings_digest(params, run)})
             unmeasured: dict[str, PipelineError] = {}
             for name, result in results(task, selected):
                 if isinstance(result, PipelineError):
@@ -69,7 +74,15 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
             wrong = [reason for reason in unmeasured.values() if not isinstance(reason, Untuned)]
             if wrong and not metrics:
                 raise wrong[0]
-            if reasons := _complete(out, folder, {name: str(reason) for name, reason in unmeasured.items()}):
+            reasons = {name: str(reason) for name, reason in unmeasured.items()}
+            parts = {_SETTINGS: _settings_digest(params, run)}
+            before = _before(params, out, made_from, parts, {*metrics, *reasons})
+            reasons |= before.reasons
+            for name in before.kept:
+                shutil.copytree(out / name, folder / name)
+            parts |= {name: _options_digest(params, name) for name in (*metrics, *before.kept)}
+            identity.write(folder, made_from, parts)
+            if reasons:
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "criteria": reasons})
     paths.record_seconds(out, time.monotonic() - started)
     return metrics
@@ -107,18 +120,27 @@ def _identities(params: Params, run: str) -> identity.Inputs:
 
 
 def _settings_digest(params: Params, run: str) -> str:
-    """Settings of all criteria: the sections evaluate and inference and their files, the ensemble or
-    transfer, and the seed."""
+    """Settings of all criteria: the section evaluate and its files, the ensemble or transfer, and
+    the seed."""
     ensemble, transfer, file = params.ensembles.get(run), params.transfers.get(run), _judgements(params, run)
     content = {
         "evaluate": params.evaluate.model_dump(mode="json", exclude={"memory"}),
-        "inference": {name: options.model_dump(mode="json") for name, options in params.inference.items()},
         "judgements": sha256(file) if file is not None and file.is_file() else None,
         "ensemble": ensemble and ensemble.entry,
         "transfer": transfer and transfer.model_dump(mode="json"),
         "seed": params.seed,
     }
-    return identity.digest_of_values(content)
+    return digests.of_values(content)
+
+
+def _options_digest(params: Params, name: str) -> str:
+    """The options of a criterion; empty for one whose member is gone."""
+    try:
+        criterion = criteria.parse(name, params.inference)
+    except UnknownMember:
+        return ""
+    members = [criterion.rescoring, *([criterion.matching] if criterion.matching else [])]
+    return digests.of_values([[member.name, member.params.model_dump(mode="json")] for member in members])
 
 
 def _judgements(params: Params, run: str) -> Path | None:
@@ -126,24 +148,30 @@ def _judgements(params: Params, run: str) -> Path | None:
     return Path(file) if isinstance(file, str) else None
 
 
-def _complete(out: Path, folder: Path, unmeasured: dict[str, str]) -> dict[str, str]:
-    """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same vectors,
-    data and bank with the same settings, and warn of those that were not. Returns the reasons of
-    criteria without figures."""
-    before, now = ((identity.inputs_of(place), identity.parts_of(place)[str(place)]) for place in (out, folder))
-    fresh = {path.name for path in folder.iterdir()} | set(unmeasured)
-    older = [path.parent for path in sorted(out.glob(f"*/{evaluation.METRICS}")) if path.parent.name not in fresh]
-    if before == now:
-        for criterion in older:
-            shutil.copytree(criterion, folder / criterion.name)
-        reasons = evaluation.read_unmeasured(out)
-        return {name: reason for name, reason in reasons.items() if name not in fresh} | unmeasured
-    if older:
+@dataclass(frozen=True)
+class _Before:
+    """kept: criteria that still hold; reasons: of those without figures."""
+
+    kept: list[str]
+    reasons: dict[str, str]
+
+
+def _before(
+    params: Params, out: Path, made_from: identity.Inputs, settings: dict[str, str], fresh: set[str]
+) -> _Before:
+    """The other criteria in ``out`` that were measured on the same vectors, data and bank with the
+    same settings and options; a warning names the rest."""
+    parts = identity.parts_of(out)[str(out)]
+    is_same = identity.inputs_of(out) == made_from and settings.items() <= parts.items()
+    others = sorted({path.parent.name for path in out.glob(f"*/{evaluation.METRICS}")} - fresh)
+    kept = [name for name in others if is_same and parts.get(name) == _options_digest(params, name)]
+    if left := [name for name in others if name not in kept]:
         console.warn(
-            f"{out}: removed {', '.join(path.name for path in older)}, which were evaluated on other embeddings or "
-            f"settings; `{command_of(out)}` makes all criteria of grid.inferences"
+            f"{out}: removed {', '.join(left)}, which were evaluated on other embeddings or settings; "
+            f"`{command_of(out)}` makes all criteria of grid.inferences"
         )
-    return unmeasured
+    reasons = evaluation.read_unmeasured(out) if is_same else {}
+    return _Before(kept, {name: reason for name, reason in reasons.items() if name not in fresh})
 
 
 def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
@@ -151,8 +179,8 @@ def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
     matchings = [name for name in inferences if ends_in_matching(name)]
     if node is not None and not node.is_comparable and matchings:
         raise UsageError(
-            f"{matchings[0]} matches all queries at once, and the scores of ensemble '{run}' have another scale for "
-            f"each query; rank it under {', '.join(params.ranked_under(run)) or 'nns'}"
+            f"{matchings[0]} matches all queries at once, and {_OTHER_SCALES}; "
+            f"rank it under {', '.join(params.ranked_under(run)) or 'nns'}"
         )
 
 

@@ -146,8 +146,8 @@ class _Sources:
         is none. is_needed: whether a criterion has parameters to choose."""
         lacking = f"{self.embedded.folder} holds no split val"
         if self.options.split == "val":
-            return None, None, "evaluate.split ranks val itself"
-        if self.embedded.has("val"):
+            lacking = "evaluate.split ranks val itself"
+        elif self.embedded.has("val"):
             return self.embedded.split("val", self.device), None, lacking
         moved = self.embedded.transfer(self.options.split)
         if not (moved and is_needed):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import ValidationError
 
-from vse_pipe.artifacts import digests, features, identity, images
+from vse_pipe.artifacts import digests, features, images
 from vse_pipe.artifacts.features import Features
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, UsageError, unknown
@@ -122,7 +122,7 @@ class Job:
 
     @property
     def digest(self) -> str:
-        return identity.digest_of_values(self.about)
+        return digests.of_values(self.about)
 
     @property
     def row_digest(self) -> str:
@@ -133,7 +133,7 @@ class Job:
     def shards_digest(self) -> str:
         """Another size, or other reused rows, give other shards of the same features."""
         todo = hashlib.sha256(self.todo.astype("<i8").tobytes()).hexdigest()
-        return identity.digest_of_values({**self.about, "shard_size": self.shard_rows, "todo": todo})
+        return digests.of_values({**self.about, "shard_size": self.shard_rows, "todo": todo})
 
     def places(self, number: int) -> np.ndarray:
         """int64, the rows of a shard in images.parquet."""
@@ -228,7 +228,7 @@ def describe(node: FeatureSet, backbone: Backbone, kind: str, precision: str) ->
 
 def _row_digest(about: dict) -> str:
     """about: what features depend on, or their meta.json."""
-    return identity.digest_of_values({key: about[key] for key in about.keys() - {*features.WRITTEN, features.IMAGES}})
+    return digests.of_values({key: about[key] for key in about.keys() - {*features.WRITTEN, features.IMAGES}})
 
 
 def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) -> tuple[Params, str]:

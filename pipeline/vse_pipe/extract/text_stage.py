@@ -9,7 +9,7 @@ from types import ModuleType
 
 import numpy as np
 
-from vse_pipe.artifacts import captions, identity, texts
+from vse_pipe.artifacts import captions, digests, texts
 from vse_pipe.core import weights
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, missing_package
@@ -37,7 +37,7 @@ def extract_texts(params: Params, name: str) -> Path:
     with claim(out):
         method, options = TEXT_FEATURES.load(node.method.name), node.method.params
         about = _describe(node.dataset, node.method, params.seed)
-        about["fingerprint"] = identity.digest_of_values(about)
+        about["fingerprint"] = digests.of_values(about)
         if _finished(out, about["fingerprint"]):
             say(f"extract {name}: {out} is up to date")
             return out

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int
 
-from vse_pipe.artifacts import captions, embeddings, identity, images, pairs
+from vse_pipe.artifacts import captions, digests, embeddings, identity, images, pairs
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import read_json, sha256, whole_folder, write_json
+from vse_pipe.core.files import read_json, require, sha256, whole_folder, write_json
 from vse_pipe.core.locks import claim
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params
@@ -70,11 +70,12 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
     train_images = image_table["image_id"].to_numpy()[pc.equal(image_table["split"], "train").to_numpy()]
     is_train = pc.equal(caption_table["split"], "train").to_numpy()
     member, image_ids = PROTOCOLS.load(protocol.name), true.copy()
-    basis = getattr(protocol.params, "rate", None)
-    if path := getattr(protocol.params, "path", None):
-        counts = len(train_images), int(is_train.sum())
-        basis = pairs.read_noise_index(Path(path), protocol.params.sha256, *counts)
-    image_ids[is_train] = shown_images(true[is_train], train_images, member, basis, seed)
+    if is_train.any():
+        basis = getattr(protocol.params, "rate", None)
+        if path := getattr(protocol.params, "path", None):
+            counts = len(train_images), int(is_train.sum())
+            basis = pairs.read_noise_index(Path(path), protocol.params.sha256, *counts)
+        image_ids[is_train] = shown_images(true[is_train], train_images, member, basis, seed)
     unknown = is_train & (not PROTOCOLS.traits(protocol.name).knows_truth)
     columns = {
         "caption_id": caption_table["caption_id"],
@@ -153,7 +154,7 @@ def teach(params: Params, name: str) -> Path:
         with whole_folder(out) as folder:
             shutil.copyfile(base / pairs.NAME, folder / pairs.NAME)
             write_json(folder / pairs.TEACHER, entries)
-            parts = {"pairs": sha256(folder / pairs.NAME), "teachers": identity.digest_of_values([entries, read])}
+            parts = {"pairs": sha256(folder / pairs.NAME), "teachers": digests.of_values([entries, read])}
             identity.write(folder, identity.inputs_of(base) | read, parts)
     paths.record_seconds(out, time.monotonic() - started)
     say(f"inject {name}: the pairs of {node.noise}, taught by {', '.join(entry['folder'] for entry in entries)}")
@@ -165,11 +166,10 @@ def _entries(params: Params, run: str, weight: float) -> list[dict]:
     folder = paths.embedded(run)
     identity.require_current(folder, (), [paths.trained(params.trained(run)), paths.prepared(params.dataset(run))])
     identity.require_current(folder, ["train"])
+    require(folder / embeddings.CAPTIONS)
     images = embeddings.read(folder / embeddings.IMAGES)
     if not (images.splits == "train").any():
-        raise InputError(
-            f"{folder}: holds no training images, whose similarities teach; "
-            f"name train in embed.splits and {identity.made_anew(folder)}"
-        )
+        remedy = f"name it in embed.splits and {identity.made_anew(folder)}"
+        raise InputError(f"{folder}: holds no split train, whose similarities teach; {remedy}")
     folders = [folder, folder / embeddings.PEER] if "peer_sha256" in images.about else [folder]
     return [{"run": run, "folder": str(path), "weight": weight / len(folders)} for path in folders]

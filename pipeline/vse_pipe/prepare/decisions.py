@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import decisions
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.text import in_plain_form
 from vse_pipe.prepare.source import Source, caption_table, filtered, image_table
 
 
@@ -83,7 +82,7 @@ def _repeats(captions: pd.DataFrame, is_moved: pd.Series) -> pd.Index:
     touched = captions[captions["present"] & captions["image_id"].isin(captions["image_id"][is_moved])]
     # What an image had before comes first.
     touched = touched.loc[is_moved[touched.index].sort_values(kind="stable").index]
-    words = in_plain_form(pa.array(touched["text"], pa.string())).to_pandas().set_axis(touched.index)
+    words = decisions.in_plain_form(pa.array(touched["text"], pa.string())).to_pandas().set_axis(touched.index)
     repeats = pd.DataFrame({"image": touched["image_id"], "words": words}).duplicated() & (words != "")
     return touched.index[repeats & is_moved[touched.index]]
 

@@ -14,14 +14,13 @@ from vse_pipe.artifacts import images
 from vse_pipe.core import console, text
 from vse_pipe.core.console import plain
 from vse_pipe.core.errors import InputError, UnreadableImage
-from vse_pipe.core.files import inside
+from vse_pipe.core.files import inside, walk
 from vse_pipe.pictures import read
 from vse_pipe.pictures.address import cut, is_path, path_of
 from vse_pipe.pictures.images import Size, header_size
 from vse_pipe.pictures.read import decoding, open_picture
 from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.source import is_text
-from vse_pipe.project.sources import walk
 
 # Upright size, sha256, and None or the reason why the image cannot be used.
 Read = tuple[Size, str, str | None]

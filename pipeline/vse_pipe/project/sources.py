@@ -9,8 +9,7 @@ data/seen/.
 import hashlib
 import json
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from pathlib import Path
 from vse_pipe.core import remote
 from vse_pipe.core.console import plain, warn
 from vse_pipe.core.errors import PipelineError
-from vse_pipe.core.files import is_remote, read_json, sha256, url, whole_folder, write_text
+from vse_pipe.core.files import is_remote, read_json, sha256, url, walk, whole_folder, write_text
 from vse_pipe.core.locks import claim
 from vse_pipe.core.strict import WEIGHT_FILES
 from vse_pipe.project import paths
@@ -68,7 +67,8 @@ def listing(groups: Iterable[SourceFiles], previous: str) -> str:
 def content(group: SourceFiles) -> dict[str, str]:
     """{name below ``group.path``: sha256, ``ABSENT`` or a server's mark of a remote file}."""
     if is_remote(group.path):
-        return {name: remote.version(group.path / name) for name in _names(group)}
+        names = _names(group) if group.patterns or remote.is_file(group.path) else []
+        return {name: remote.version(group.path / name) for name in names}
     key = hashlib.sha256(repr(group).encode()).hexdigest()[:16]
     path = paths.SEEN / f"{key}.json"
     before = read_json(path) if path.is_file() else {}
@@ -122,28 +122,6 @@ def _stamp(path: str) -> Stamp:
     except OSError:
         return _NO_STAMP
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-
-
-def walk(root: Path, left_out: Callable[[str, str], object] = lambda path, reason: None) -> Iterator[tuple[str, str]]:
-    """(name below ``root``, path) of every file in it and its folders, without hidden ones. Links
-    to folders are followed last, each folder once. left_out: called with the path of a folder that is
-    not read, and the reason."""
-
-    def unread(error: OSError) -> None:
-        left_out(error.filename, f"the folder cannot be read ({error.strerror})")
-
-    pending, real_paths = deque([str(root)]), set()
-    while pending:
-        for folder, folders, names in os.walk(pending.popleft(), onerror=unread):
-            if (real := os.path.realpath(folder)) in real_paths:
-                left_out(folder, "a link to a folder that is read already")
-                folders.clear()
-                continue
-            real_paths.add(real)
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            pending.extend(filter(os.path.islink, (f"{folder}/{name}" for name in folders)))
-            prefix = f"{folder}/".removeprefix(f"{root}/")
-            yield from ((prefix + name, f"{folder}/{name}") for name in names if not name.startswith("."))
 
 
 def write_code(lists: dict[str, str]) -> None:

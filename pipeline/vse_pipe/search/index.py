@@ -135,6 +135,7 @@ def index(params: Params, names: list[str], device: str = "auto") -> list[Path]:
             inject(params, params.runs[name].noise)
             train(params, name, device)
         embed(params, name, device)
-        count = tables.row_count(paths.embedded(name) / embeddings.IMAGES)
+        with tables.open_parquet(paths.embedded(name) / embeddings.IMAGES) as file:
+            count = file.metadata.num_rows
         say(f'index {name}: {count} pictures; `vse-pipe search "..." --run {name}` searches them')
     return [paths.embedded(name) for name in names]

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from vse_pipe.artifacts import identity, model_files, pairs
+from vse_pipe.artifacts import digests, identity, model_files, pairs
 from vse_pipe.core import processes
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import IntegrityError, PipelineError, damaged
@@ -53,11 +53,11 @@ def fingerprint_of(
         "seed": run.seed,
         "inputs": inputs,
         "code": code_of(run),
-        "libraries": {name: version(name) for name in ("torch", "torchvision", "numpy", "scipy", "scikit-learn")},
+        "libraries": {name: version(name) for name in ("torch", "numpy", "scipy", "scikit-learn")},
         "device": device.type,
         "backbone": backbone,
     }
-    return identity.digest_of_values(parts)
+    return digests.of_values(parts)
 
 
 def code_of(run: Run) -> str:
@@ -147,7 +147,7 @@ class Checkpoint:
 
     def _ended(self, folder: Path) -> str:
         """Digest of the training and of the model's files."""
-        return identity.digest_of_values([self.mark, identity.digest_of(folder, _WRITTEN)])
+        return digests.of_values([self.mark, identity.digest_of(folder, _WRITTEN)])
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -164,7 +164,7 @@ def test_teachers_embedded_anew_or_without_their_training_split_are_refused(para
     embed(changed, "seeded/1", "cpu")
     before = (paths.injected("toy", "one") / pairs.TEACHER).read_bytes()
     try:
-        with pytest.raises(InputError, match=r"data/embed/seeded/1: holds no training images"):
+        with pytest.raises(InputError, match=r"data/embed/seeded/1: holds no split train"):
             teach(params, "one")
         assert (paths.injected("toy", "one") / pairs.TEACHER).read_bytes() == before
     finally:
