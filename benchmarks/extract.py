@@ -28,8 +28,7 @@ from vse_pipe.extract.job import Job, Output, Shard, plan
 from vse_pipe.extract.shards import Shards
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
-from vse_pipe.project.params.typed import FeatureSet, Member, Params
-from vse_pipe.project.registry import BACKBONES
+from vse_pipe.project.params.typed import FeatureSet, Params
 from vse_pipe.train import model as train_model
 from vse_pipe.train.trained import TrainedNetwork
 
@@ -54,7 +53,7 @@ def throughput(options: argparse.Namespace) -> None:
         params = _prepare(names, options)
         job = plan(params.features["bare"], params.seed, options.device)
         precision = job.about["precision"]
-        items = [batch for number in range(job.count) for batch in job.batches(number)]
+        items = [batch for number in range(job.shard_count) for batch in job.batches(number)]
         batches = [np.stack([job.backbone.read(job.root, item) for item in batch]) for batch in items]
         forward = Computer(job, options.device).forward
         works: dict[str, Callable] = {
@@ -102,9 +101,8 @@ def _prepare(names: list[str], options: argparse.Namespace) -> Params:
     paths.prepared("tiny").mkdir(parents=True)
     images.write(paths.prepared("tiny"), table, "raw")
     Path("params.yaml").write_text(project.PARAMS.replace("inferences: []", "inferences: [nns]"))
-    values = {name: getattr(options, name) for name in ("precision",)}
-    backbone = BACKBONES.options(options.backbone)(weights="random", batch_size=options.batch, **values)
-    feature_set = FeatureSet("tiny", Member(options.backbone, backbone))
+    values = {"weights": "random", "batch_size": options.batch, "precision": options.precision}
+    feature_set = FeatureSet(dataset="tiny", backbone=options.backbone, **values)
     return replace(load(Path("params.yaml")), features={"bare": feature_set})
 
 
@@ -189,7 +187,7 @@ def again(options: argparse.Namespace) -> None:
     with _prepared(options.images, filters=1024):
         job = plan(load(Path("params.yaml")).features["small"], 1, torch.device("cpu"))
         shards, rng = Shards(project.OUT, job), np.random.default_rng(0)
-        for number in range(job.count):
+        for number in range(job.shard_count):
             rows = rng.standard_normal((len(job.places(number)), 2048), dtype=np.float32)
             shards.write(number, Shard(Output(rows)))
         for state in ["shards that are put together", *["features that are there"] * 3]:

@@ -40,7 +40,7 @@ from vse_pipe.ranking.recall import Truth, positions
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import cosine
 from vse_pipe.train import optimise
-from vse_pipe.train.data import Pairs
+from vse_pipe.train.data import Pairs, text_lengths
 from vse_pipe.train.model import build
 from vse_pipe.train.optimise import Averages, optimizer_for, step
 from vse_pipe.train.scheme import Setting
@@ -181,7 +181,7 @@ def _epoch(
     scheme, optimizer = _training(name, pairs, device, precision)
     averages, places = Averages(scheme.models, None), np.arange(batches * BATCH).reshape(batches, BATCH)
     order = np.random.default_rng(1).permutation(places.ravel()).reshape(places.shape)
-    return lambda: optimise.train_epoch(scheme, optimizer, averages, list(order), 0, name), scheme.model
+    return lambda: optimise.train_epoch(scheme, optimizer, averages, list(order), 0), scheme.model
 
 
 def same_bytes(device: torch.device, steps: int) -> Iterator[str]:
@@ -232,7 +232,7 @@ def _bare_epoch(
     work = np.random.default_rng(1).permutation(len(pairs)).reshape(batches, BATCH)
     made = []
     for rows in work:
-        batch = pairs.batch(rows[np.argsort(-pairs.lengths[rows])])
+        batch = pairs.batch(_longest_first(pairs, rows))
         made.append((batch.features.to(device), batch.texts[0].to(device), batch.texts[1]))
     eye = torch.eye(BATCH, dtype=torch.bool, device=device)
 
@@ -254,6 +254,11 @@ def _bare_epoch(
     return epoch
 
 
+def _longest_first(pairs: Pairs, rows: np.ndarray) -> np.ndarray:
+    """``rows`` by the length of their captions, which packing wants."""
+    return rows[np.argsort(-text_lengths(pairs.texts, pairs.places[rows]))]
+
+
 def _bare_scores(name: str, model, features: Tensor, tokens: Tensor, lengths: Tensor) -> Tensor:
     """lengths: falling."""
     images = model.img(features)
@@ -270,7 +275,7 @@ def bare(device: torch.device, steps: int) -> Iterator[str]:
     for name in BARE:
         pairs = _pairs(name, 1)
         model = _training(name, pairs, device)[0].model.eval()
-        batch = pairs.batch(np.argsort(-pairs.lengths)[::9])
+        batch = pairs.batch(_longest_first(pairs, np.arange(len(pairs)))[::9])
         with torch.inference_mode():
             other = _bare_scores(name, model, batch.features.to(device), batch.texts[0].to(device), batch.texts[1])
             torch.testing.assert_close(model.score(*model.encode(batch, device)), other, rtol=1e-4, atol=1e-5)
@@ -365,7 +370,7 @@ def extraction(device: torch.device, steps: int) -> Iterator[str]:
             batch = 128 if device.type == "cuda" else 8
             params = project.params("resnet152", weights="random", precision=precision, batch_size=batch)
             computer = Computer(plan(params.features["small"], 1, device), device)
-            numbers = list(range(computer.job.count))
+            numbers = list(range(computer.job.shard_count))
             with devices.inference(device, precision):
                 net = computer.job.backbone.module.net
                 inputs = torch.randn(batch, 3, 224, 224, device=device).contiguous(memory_format=torch.channels_last)

@@ -16,7 +16,7 @@ import torch
 from vse_pipe.core import devices
 from vse_pipe.core.errors import UsageError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 # By file and name: the function and its options.
 BENCHMARKS: dict[tuple[str, str], tuple[Callable, dict[str, object]]] = {}
 

@@ -29,7 +29,7 @@ from vse_pipe.ranking.scores import Scores
 _CAPTIONS, _WORDS, _HELD_OUT = 5, 11, 200
 _BLOCK = 65536
 _FILES = ("images.npy", "captions.npy", "caption-images.npy")
-_RANKED = ["evaluate", *(f"--{Path(file).stem}={file}" for file in _FILES), "--json"]
+_RANKED = ["rank", *(f"--{Path(file).stem}={file}" for file in _FILES), "--json"]
 STAGES = {
     "prepare": "prepare", "extract": "extract --features made", "texts": "extract --texts vectors",
     "words": "extract --texts ids", "inject": "inject", "train": "train --run heads", "gru": "train --run gru",
@@ -200,7 +200,7 @@ RUNS: dict[str, dict] = {
     "nothing dropped": {"options": {side: {"drop": 0.0, "dropout": 0.0} for side in ("text", "image")}},
     "average": {"train": {"average": 0.998}}, "mixed": {"texts": "mixed"}, "mean": _pooled("mean"),
     "gpo": _pooled("gpo"), "gpo, a fifth dropped": _pooled("gpo", drop=0.2),
-    "mean, word vectors": _pooled("mean", word_dim=50, vectors="../vectors.npy", words="../words.txt"),
+    "mean, word vectors": _pooled("mean", word_dim=50, vectors="../vectors.npz"),
 }  # fmt: skip
 
 
@@ -243,8 +243,7 @@ def _write_runs(folder: Path, images: int, regions: int, width: int) -> None:
     """Data, word vectors and an overlay of all runs."""
     rng = np.random.default_rng(0)
     words = np.array([f"w{place}" for place in range(3000)])
-    np.save(folder / "vectors.npy", rng.standard_normal((len(words), 50), np.float32))
-    (folder / "words.txt").write_text("\n".join(words) + "\n")
+    np.savez(folder / "vectors.npz", words=words, vectors=rng.standard_normal((len(words), 50), np.float32))
     centres = rng.standard_normal((100, width), np.float32)
     chances = 1 / np.arange(1, len(words) + 1)
     for name, shape in (("made", ()), ("parts", (regions,))):
@@ -258,7 +257,7 @@ def _write_runs(folder: Path, images: int, regions: int, width: int) -> None:
             drawn[:, :3] = words[np.repeat(topics, 5)[:, None] * 3 + np.arange(3)]
             (folder / name / f"{split}_caps.txt").write_text("\n".join(map(" ".join, drawn)) + "\n")
     tfidf = {"method": "tfidf", "size": 3000}
-    means = {"method": "mean_vectors", "vectors": "../vectors.npy", "words": "../words.txt"}
+    means = {"method": "mean_vectors", "vectors": "../vectors.npz"}
     overlay = {
         "datasets": {name: {"format": "precomp", "source": str(folder / name)} for name in ("made", "parts")},
         "features": {"whole": {"dataset": "made", "backbone": "precomp", "store": "float32"},

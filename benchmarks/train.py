@@ -33,7 +33,7 @@ _WARM_UP = 2
 
 
 @benchmark(
-    batch=128, images=3000, vocabulary=10_000, steps=10, threads=2, bucket=1, loss="max", scheme="plain",
+    batch=128, images=3000, vocabulary=10_000, steps=10, threads=2, loss="max", scheme="plain",
     device="cpu", processor=False, zipf=False, only=[],
 )  # fmt: skip
 def steps(options: argparse.Namespace) -> None:
@@ -41,8 +41,7 @@ def steps(options: argparse.Namespace) -> None:
 
     Captions of 8 to 20 words, GRU 1024. For every batch, in turn: the bare step (forward, backward and Adam on a batch
     made before, its pairs' summed cosine for a loss) and the pipeline's (sampling, gather, padding, loss, clipping and
-    all), in float32 and in bfloat16. Medians count. --bucket: of the sampler; --zipf: frequent and rare words; --only
-    float32 and so on.
+    all), in float32 and in bfloat16. Medians count. --zipf: frequent and rare words; --only float32 and so on.
     """
     units = bfloat16_units()
     show(f"{options.device}; bfloat16 units of the CPU: {units or 'none, so that bfloat16 is slower than float32'}")
@@ -51,8 +50,7 @@ def steps(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = _pairs(Path(folder), options, options.zipf)
         sampler = SAMPLERS.load("captions")
-        params = sampler.Params(bucket=options.bucket)
-        sample = partial(sampler.batches, data.owners, data.lengths, options.batch, params)
+        sample = partial(sampler.batches, data.owners, options.batch, sampler.Params())
         sampling = seconds(lambda: sample(np.random.default_rng(0)))
         batches = sample(np.random.default_rng(0))
         variants = [
@@ -184,7 +182,7 @@ def processes(options: argparse.Namespace) -> None:
             (folder / str(number)).mkdir()
         for _ in range(options.rounds):
             for count in times:
-                training_processes.run(_share, (folder, options, out), count, options.device, "benchmark")
+                training_processes.run(partial(_share, folder, options, out), count, options.device)
                 times[count] += json.loads(out.read_text())
     alone = statistics.median(times[1])
     for count in times:
