@@ -13,7 +13,7 @@ from tests.naive import evaluate as naive
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import captions, embeddings, evaluation, images
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.core import tables
+from vse_pipe.core import console, tables
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.evaluate.table import figure_notes
@@ -170,7 +170,7 @@ def test_judgements_that_are_not_ranked_are_counted(prepared):
 
 
 @pytest.mark.parametrize("how", [{"rule": "rrf"}, {"rescore": 5}, {"rule": "mean"}])
-def test_places_of_different_queries_say_nothing_about_agreement(prepared, how):
+def test_places_of_different_queries_say_nothing_about_agreement(prepared, how, monkeypatch):
     for side, file in zip(sides(noise=0.9), (embeddings.IMAGES, embeddings.CAPTIONS), strict=True):
         paths.embedded("other").mkdir(parents=True, exist_ok=True)
         embeddings.write(paths.embedded("other") / file, replace(side, about={**side.about, "run": "other"}))
@@ -190,3 +190,11 @@ def test_places_of_different_queries_say_nothing_about_agreement(prepared, how):
     )
     with alone:
         evaluate(params, "both", ["gm"], "cpu")
+    warned = []
+    monkeypatch.setattr(console, "warn", warned.append)
+    for run in ("sum", "both"):
+        evaluate(params, run, [], "cpu")
+    assert ["grid.inferences has nothing but matchings" in line for line in warned] == [True] * (
+        how != {"rule": "mean"}
+    )
+    assert (paths.evaluations("both") / "nns").is_dir(), "what was measured stays"

@@ -3,7 +3,6 @@
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +41,6 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     started = time.monotonic()
     if run not in params.evaluated():
         raise UsageError(unknown("run", run, sorted(params.evaluated())))
-    if not inferences:
-        console.warn(f"evaluate {run}: {_OTHER_SCALES}, and grid.inferences has nothing but matchings; add nns")
     selected = [criteria.parse(name, params.inference) for name in inferences]
     resolved = resolve_device(device)
     _must_rank(params, run, inferences)
@@ -75,14 +72,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
             if wrong and not metrics:
                 raise wrong[0]
             reasons = {name: str(reason) for name, reason in unmeasured.items()}
-            parts = {_SETTINGS: _settings_digest(params, run)}
-            before = _before(params, out, made_from, parts, {*metrics, *reasons})
-            reasons |= before.reasons
-            for name in before.kept:
-                shutil.copytree(out / name, folder / name)
-            parts |= {name: _options_digest(params, name) for name in (*metrics, *before.kept)}
-            identity.write(folder, made_from, parts)
-            if reasons:
+            if reasons := _complete(params, run, folder, made_from, reasons):
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "criteria": reasons})
     paths.record_seconds(out, time.monotonic() - started)
     return metrics
@@ -148,40 +138,44 @@ def _judgements(params: Params, run: str) -> Path | None:
     return Path(file) if isinstance(file, str) else None
 
 
-@dataclass(frozen=True)
-class _Before:
-    """kept: criteria that still hold; reasons: of those without figures."""
-
-    kept: list[str]
-    reasons: dict[str, str]
-
-
-def _before(
-    params: Params, out: Path, made_from: identity.Inputs, settings: dict[str, str], fresh: set[str]
-) -> _Before:
-    """The other criteria in ``out`` that were measured on the same vectors, data and bank with the
-    same settings and options; a warning names the rest."""
-    parts = identity.parts_of(out)[str(out)]
-    is_same = identity.inputs_of(out) == made_from and settings.items() <= parts.items()
-    others = sorted({path.parent.name for path in out.glob(f"*/{evaluation.METRICS}")} - fresh)
-    kept = [name for name in others if is_same and parts.get(name) == _options_digest(params, name)]
-    if left := [name for name in others if name not in kept]:
+def _complete(
+    params: Params, run: str, folder: Path, made_from: identity.Inputs, unmeasured: dict[str, str]
+) -> dict[str, str]:
+    """Copy the other criteria of before into ``folder`` if they were measured on the same vectors,
+    data and bank with the same settings and options, warn of those that were not, and write the
+    identity. Returns the reasons of criteria without figures."""
+    out, settings = paths.evaluations(run), _settings_digest(params, run)
+    parts, measured = identity.parts_of(out)[str(out)], {path.name for path in folder.iterdir()}
+    fresh = measured | set(unmeasured)
+    older = sorted({path.parent.name for path in out.glob(f"*/{evaluation.METRICS}")} - fresh)
+    is_same = identity.inputs_of(out) == made_from and parts.get(_SETTINGS) == settings
+    kept = [name for name in older if is_same and parts.get(name) == _options_digest(params, name)]
+    for name in kept:
+        shutil.copytree(out / name, folder / name)
+    if removed := [name for name in older if name not in kept]:
         console.warn(
-            f"{out}: removed {', '.join(left)}, which were evaluated on other embeddings or settings; "
+            f"{out}: removed {', '.join(removed)}, which were evaluated on other embeddings or settings; "
             f"`{command_of(out)}` makes all criteria of grid.inferences"
         )
+    options = {name: _options_digest(params, name) for name in (*measured, *kept)}
+    identity.write(folder, made_from, {_SETTINGS: settings, **options})
     reasons = evaluation.read_unmeasured(out) if is_same else {}
-    return _Before(kept, {name: reason for name, reason in reasons.items() if name not in fresh})
+    return {name: reason for name, reason in reasons.items() if name not in fresh} | unmeasured
 
 
 def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
+    """Raises UsageError for a matching of scores that no scale compares, and warns where the grid
+    has nothing else."""
     node = params.ensembles.get(run)
-    matchings = [name for name in inferences if ends_in_matching(name)]
-    if node is not None and not node.is_comparable and matchings:
+    if node is None or node.is_comparable:
+        return
+    if matchings := [name for name in inferences if ends_in_matching(name)]:
         raise UsageError(
             f"{matchings[0]} matches all queries at once, and {_OTHER_SCALES}; "
             f"rank it under {', '.join(params.ranked_under(run)) or 'nns'}"
         )
+    if not inferences:
+        console.warn(f"evaluate {run}: {_OTHER_SCALES}, and grid.inferences has nothing but matchings; add nns")
 
 
 def warn_of_residuals(
