@@ -128,7 +128,6 @@ def test_a_new_option_of_one_loss_leaves_the_code_of_all_runs_as_it_was(monkeypa
 
 # A function that some members of the family have, and the trait that says so.
 TOLD = [
-    (LOSSES, "stuck", "stuck"),
     (LOSSES, "learns", "network"),
     (SIMILARITIES, "learns", "network"),
     (SIMILARITIES, "fragments", "regions"),

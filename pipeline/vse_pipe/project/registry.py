@@ -60,15 +60,13 @@ class ProtocolTraits(Traits):
 @dataclass(frozen=True)
 class LossTraits(Traits):
     """similarities: those that it supports, None for all; above_zero: a pair learns only while its
-    similarity is above 0; stuck: its function ``stuck`` tells whether training ended at a point
-    that the loss cannot leave; learns: its function ``network`` makes a module that is trained with
-    the model, or None, and is the third argument of the loss; takes: what it uses of
+    similarity is above 0; learns: its function ``network`` makes a module that is trained with the
+    model, or None, and is the third argument of the loss; takes: what it uses of
     ``Scored.weights`` and ``Scored.targets``.
     """
 
     similarities: tuple[str, ...] | None = None
     above_zero: bool = False
-    stuck: bool = False
     learns: bool = False
     takes: tuple[str, ...] = ()
 

@@ -23,7 +23,7 @@ from vse_pipe.train import optimise
 from vse_pipe.train.checkpoint import Checkpoint, Progress
 from vse_pipe.train.data import TrainTable
 from vse_pipe.train.model import DualEncoder
-from vse_pipe.train.optimise import StepResult
+from vse_pipe.train.optimise import StepResult, mean_loss
 from vse_pipe.train.scheme import Scheme
 
 KS = (1, 5, 10)
@@ -86,15 +86,14 @@ def _recalls(scores: Scores, truth: Truth, direction: str) -> dict[str, float]:
     return {f"val_{direction}_r{k}": round(recall(ranks < k), 6) for k in KS}
 
 
-# Training may leave a plateau: MAX stands at ``2 x batch x margin`` for some epochs, with gradients
-# of norm 0.3 and more. A dead run has no gradients: where HAL's relu passes none, their norm falls
-# below 1e-6 within an epoch.
-
 # Norm of all gradients below which no weight moves. Over a million weights it is a tenth of Adam's
-# eps for each.
+# eps for each. Where HAL's relu passes no gradient, the norm falls below it within an epoch.
 VANISHED = 1e-6
 # A loss above this value without a gradient has not reached its minimum of 0.
 UNSOLVED = 1e-3
+# Losses of two epochs that differ by less, as a share, stand still. MAX does so for some epochs, at
+# ``2 x batch x margin``, with gradients of norm 0.3 and more, and may still leave.
+STILL = 0.01
 # rsum counts as chance up to half above it, or a twentieth of the way to the highest rsum,
 # whichever is less.
 ABOVE, ON_THE_WAY, HIGHEST = 0.5, 0.05, 600.0
@@ -109,29 +108,33 @@ class Watch:
     chance: float
     has_warned: bool = False
 
-    def after(self, steps: Sequence[StepResult], rsum: float) -> str | None:
-        """Why the epoch of these steps, with this rsum after it, stood still on the plateau of its
-        loss; None for other epochs. Warns of the first. Raises DeadRun if no gradient is left."""
-        beyond = min(ABOVE * self.chance, ON_THE_WAY * (HIGHEST - self.chance))
-        if not steps or rsum > self.chance + beyond:
+    def after(self, steps: Sequence[StepResult], history: Sequence[dict[str, Any]]) -> str | None:
+        """Why the last epoch of ``history``, of these steps, stood still at chance; None for other
+        epochs. Warns of the first. Raises DeadRun if no gradient is left."""
+        row, before = history[-1], history[:-1]
+        if not steps or not self._is_chance(row):
             return None
-        pairs = max(step.pairs for step in steps)
-        # A shorter batch has another loss.
-        full = [step for step in steps if step.pairs == pairs]
-        last = full[-math.ceil(len(full) / 4) :]
-        loss, norm = float(np.mean([step.loss for step in last])), max(step.norm for step in last)
-        name, options = self.run.loss.name, self.run.loss.params
-        plateau = LOSSES.load(name).stuck(loss, pairs, options) if LOSSES.traits(name).stuck else None
-        is_dead = norm <= VANISHED and (plateau or loss > UNSOLVED)
-        advice = plateau or f"the loss stands at {loss:.4g}; change train.lr or the options of loss.{name}"
-        reason = f"no gradient is left (norm {norm:.1e}): {advice}" if is_dead else plateau
-        message = f"validation rsum {rsum:.1f} is about that of chance ({self.chance:.1f}), and {reason}"
+        last = steps[-math.ceil(len(steps) / 4) :]
+        loss, norm = mean_loss(last), max(step.norm for step in last)
+        # At its minimum HAL is below 0, and other losses are 0.
+        name = self.run.loss.name
+        is_dead = norm <= VANISHED and loss >= (0 if LOSSES.traits(name).above_zero else UNSOLVED)
+        was_chance = bool(before) and self._is_chance(before[-1])
+        if not is_dead and not (was_chance and abs(row["loss"] - before[-1]["loss"]) < STILL * abs(row["loss"])):
+            return None
+        state = f"no gradient is left (norm {norm:.1e}), " if is_dead else ""
+        reason = f"{state}the loss stands still at {loss:.4g}: change train.lr or the options of loss.{name}"
+        message = f"validation rsum {row['val_rsum']:.1f} is about that of chance ({self.chance:.1f}), and {reason}"
         if is_dead and self.run.train.stop_when_dead:
             raise DeadRun(f"{message}; train.stop_when_dead: false trains on")
-        if reason and not self.has_warned:
+        if not self.has_warned:
             warn(message)
             self.has_warned = True
-        return plateau
+        return reason
+
+    def _is_chance(self, row: dict[str, Any]) -> bool:
+        beyond = min(ABOVE * self.chance, ON_THE_WAY * (HIGHEST - self.chance))
+        return row["val_rsum"] <= self.chance + beyond
 
 
 def fit(
@@ -166,9 +169,9 @@ def fit(
         scheme.set_rates(optimizer, epoch)
         with titled(f"epoch {epoch + 1}/{params.epochs}"):
             steps = optimise.train_epoch(scheme, optimizer, averages, sampler(epoch), epoch)
-            mean, rate = optimise.mean_loss(steps), optimizer.param_groups[0]["lr"]
+            mean, rate = mean_loss(steps), optimizer.param_groups[0]["lr"]
             row = {"epoch": epoch + 1, "lr": rate, "loss": mean, **validate(averages.models)}
-            progress.stuck = watch.after(steps, row["val_rsum"])
+            progress.stuck = watch.after(steps, [*progress.history, row])
         _record(scheme, averages, progress, row)
         if processes.is_first():
             checkpoint.save(model, optimizer, progress)

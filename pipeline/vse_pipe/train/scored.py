@@ -131,18 +131,6 @@ def largest(
     return (texts.topk(count, dim=1).values.sum(dim=1) + images.topk(count, dim=0).values.sum(dim=0)) / count
 
 
-def plateau(mean_loss: float, batch_size: int, margin: float) -> str | None:
-    """A message when all similarities are equal, so that both directions of every pair cost
-    ``margin``; else None.
-
-    Users of vsepp take this plateau for a bug.
-    """
-    value = 2 * batch_size * margin
-    if abs(mean_loss - value) < 0.01 * value:
-        return f"the loss still sits at its plateau of {value:.1f}; set its curriculum to 2, or lower train.lr"
-    return None
-
-
 def sample_losses(batch: Scored, margin: float = 0.2, hardest: bool = False) -> Float[Tensor, " pairs"]:
     """``mean_t [m - S_ii + S_it]+ + mean_j [m - S_ii + S_ji]+`` for each pair i, over all B cells
     of a row and a column.

@@ -1,7 +1,5 @@
 """HAL: a hubness-aware loss; a batch can contain the weights of a memory bank (HAL, AAAI 2020)."""
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -51,21 +49,3 @@ def _exponents(batch: Scored, params: Params) -> Float[Tensor, "pairs pairs"]:
     # Without weights the authors set the score to 0, with weights the whole exponent.
     positive = -params.gamma * params.eps if batch.weights is None else 0.0
     return exponents.masked_fill(torch.eye(len(exponents), dtype=torch.bool, device=exponents.device), positive)
-
-
-def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
-    """A message when no positive has a similarity above 0, where relu has no gradient; else None.
-
-    The loss is then between 0 and its value at similarities of 0. ``extended`` has no such point.
-    """
-    if params.variant == "extended":
-        return None
-    negatives = (batch_size - 1) * math.exp(-params.gamma * params.eps)
-    if params.variant == "code":  # with a memory bank it counts the positive as 1
-        negatives += 1
-    if -1e-4 < mean_loss < 1.01 * 2 / params.gamma * math.log1p(negatives) + 1e-4:
-        return (
-            f"the loss is {mean_loss:.4g}: similarities are 0 or below, where no pair is pulled together; "
-            "set loss.hal.variant: extended, or gamma 60 and eps 0.7, or lower train.lr"
-        )
-    return None

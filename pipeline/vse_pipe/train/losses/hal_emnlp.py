@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vse_pipe.train.losses.options import HalEmnlpOptions as Params
-from vse_pipe.train.scored import LossTerms, Scored, curriculum_count, largest, plateau, violations
+from vse_pipe.train.scored import LossTerms, Scored, curriculum_count, largest, violations
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
@@ -36,12 +36,6 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     else:
         per_pair = largest(texts, images, curriculum_count(batch, params.curriculum, 1))
     return LossTerms(per_pair, "sum")
-
-
-def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
-    """A message at the plateau of MAX, for ``max`` only: equal similarities stay equal after
-    rescaling."""
-    return plateau(mean_loss, batch_size, params.margin) if params.negatives == "max" else None
 
 
 def exponents(

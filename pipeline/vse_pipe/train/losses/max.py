@@ -1,7 +1,7 @@
 """MAX: only the hardest negative of the batch counts (VSE++)."""
 
 from vse_pipe.train.losses.options import MaxOptions as Params
-from vse_pipe.train.scored import LossTerms, Scored, curriculum_count, largest, plateau, violations
+from vse_pipe.train.scored import LossTerms, Scored, curriculum_count, largest, violations
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
@@ -14,8 +14,3 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     """
     count = curriculum_count(batch, params.curriculum, 1)
     return LossTerms(largest(*violations(batch, params.margin), count), "sum")
-
-
-def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
-    """A message when a run ends with equal similarities; else None."""
-    return plateau(mean_loss, batch_size, params.margin)

@@ -60,7 +60,7 @@ class HalOptions(Strict):
     below 0 are pulled together too"""
 
     # Similarities that are never above 0 would never reach the logarithm.
-    traits: ClassVar = LossTraits(above_zero=True, stuck=True, takes=("weights",))
+    traits: ClassVar = LossTraits(above_zero=True, takes=("weights",))
 
 
 class HalEmnlpOptions(Hinges):
@@ -74,8 +74,6 @@ class HalEmnlpOptions(Hinges):
     self-tuning"""
     negatives: Literal["sum", "max"] = "sum"
     """Eq. 2 (the paper's default), or Eq. 3 (MAX+HAL)"""
-
-    traits: ClassVar = LossTraits(stuck=True)
 
     @model_validator(mode="after")
     def _comes_to_fewer(self) -> Self:
@@ -117,7 +115,7 @@ class InfonceRceOptions(Tempered):
 
 
 class MaxOptions(Hinges):
-    traits: ClassVar = LossTraits(stuck=True)
+    pass
 
 
 class RclOptions(Tempered):
