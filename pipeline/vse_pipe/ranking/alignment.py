@@ -12,10 +12,9 @@ from torch.utils.checkpoint import checkpoint
 
 from vse_pipe.core import processes
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.fragments import EPS, Words, l2norm
 from vse_pipe.ranking.similarities.options import Aggregate, Norm
 
-EPS = 1e-8
 # Added under roots, so that a zero has a gradient of zero instead of NaN; too small to change a
 # float32 sum of squares.
 TINY = 1e-30
@@ -303,11 +302,6 @@ def unit_sums(
     """Weights under which the sum of the context vectors has length 1."""
     weights = attention(raw, "clipped_l2norm", temperature)
     return weights / (lengths(weights, inner)[:, None] + EPS)
-
-
-def l2norm(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "... dim"]:
-    """Vectors of unit length; 1e-8 is added to the norm as in the authors' code."""
-    return vectors / (torch.linalg.vector_norm(vectors, dim=-1, keepdim=True) + EPS)
 
 
 def draw(network: nn.Module, rng: torch.Generator) -> nn.Module:

@@ -14,6 +14,8 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import SIMILARITIES
 
+EPS = 1e-8
+
 
 @dataclass(frozen=True)
 class Words:
@@ -26,7 +28,6 @@ class Words:
     @classmethod
     def from_padded(cls, padded: Float[Tensor, "captions length dim"], lengths: Int[Tensor, " captions"]) -> "Words":
         """From (captions, L, dim); values after the end of a caption are ignored."""
-        lengths = lengths.cpu()
         inside = torch.arange(padded.shape[1])[None] < lengths[:, None]
         places = inside.flatten().nonzero()[:, 0]  # a mask on a GPU would have to be waited for
         return cls(padded.flatten(0, 1).index_select(0, places.to(padded.device, non_blocking=True)), lengths)
@@ -160,6 +161,11 @@ def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
     else:
         sums = side.sum(dim=1)
     return torch.nn.functional.normalize(sums, dim=1)
+
+
+def l2norm(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "... dim"]:
+    """``x / (|x| + 1e-8)``: words and regions of local models in the authors' code."""
+    return vectors / (torch.linalg.vector_norm(vectors, dim=-1, keepdim=True) + EPS)
 
 
 def _numbers(side: Sides) -> bool:

@@ -10,10 +10,10 @@ from jaxtyping import Float64
 from numpy import ndarray
 from scipy.linalg import LinAlgError, blas
 from torch import nn
+from torch.nn.functional import normalize
 
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.train.heads import normalize
 from vse_pipe.train.scheme import Scheme, Setting
 
 # Bytes of a block of rows in float64.

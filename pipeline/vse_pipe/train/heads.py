@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 
@@ -26,21 +25,6 @@ def l2norm(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
     return vectors / lengths.masked_fill(lengths == 0, 1.0)
 
 
-def l2norm_eps(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
-    """``x / (sqrt(sum x^2) + 1e-8)``: words and regions of local models (SCAN, SGRAF, L2RM
-    ``l2norm``).
-
-    The eps is added to the length, so unit vectors are 1e-8 too short and zero rows (padding) stay
-    zero.
-    """
-    return vectors / (vectors.norm(dim=-1, keepdim=True) + 1e-8)
-
-
-def normalize(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
-    """``x / max(sqrt(sum x^2), 1e-12)``: two-branch networks (PyTorch's ``normalize``)."""
-    return functional.normalize(vectors, dim=-1)
-
-
 def exact(vectors: Tensor) -> Tensor:
     """float32 of the vectors that autocast made; float64, used in tests, stays."""
     return vectors if vectors.dtype == torch.float64 else vectors.float()
@@ -56,8 +40,7 @@ def unit(vectors: Float[Tensor, "rows dim"], params: Any) -> Float[Tensor, "rows
 def linear(inputs: int, outputs: int, rng: torch.Generator) -> nn.Linear:
     """A layer with weights uniform in +-sqrt(6 / (in + out)) and bias 0, as in VSE++."""
     layer = nn.Linear(inputs, outputs)
-    bound = math.sqrt(6.0 / (inputs + outputs))
-    nn.init.uniform_(layer.weight, -bound, bound, generator=rng)
+    nn.init.xavier_uniform_(layer.weight, generator=rng)
     nn.init.zeros_(layer.bias)
     return layer
 
@@ -117,7 +100,8 @@ def pool(
     mask = mask.to(vectors.device, non_blocking=True)
     if pooling == "max":
         return vectors.masked_fill(~mask[..., None], -math.inf).amax(dim=1)
-    return torch.bmm((mask / mask.sum(dim=1, keepdim=True))[:, None].to(vectors.dtype), vectors)[:, 0]
+    shares = mask.to(vectors.dtype) / mask.sum(dim=1, keepdim=True)
+    return torch.bmm(shares[:, None], vectors)[:, 0]
 
 
 class GPO(nn.Module):

@@ -23,7 +23,7 @@ from vse_pipe.artifacts.features import Features
 from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError
 from vse_pipe.core.seeds import generator
-from vse_pipe.extract.compute import Arrays, Forward, batches
+from vse_pipe.extract.compute import Arrays, Forward, ahead_of, batches
 from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item, Transform
@@ -36,11 +36,6 @@ Box = tuple[int, int, int, int]
 # centred square is used.
 AREA = 0.08
 _RATIO, _TRIES = (3 / 4, 4 / 3), 10
-
-
-def ahead_of(device: torch.device) -> int:
-    """Batches of pictures to read while the device works."""
-    return 4 if device.type == "cuda" else 0
 
 
 @dataclass(frozen=True)

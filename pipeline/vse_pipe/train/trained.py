@@ -24,7 +24,7 @@ from vse_pipe.core.console import track
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError, damaged
 from vse_pipe.core.files import inside, read_json
-from vse_pipe.extract.compute import batches
+from vse_pipe.extract.compute import ahead_of, batches
 from vse_pipe.pictures import read
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
@@ -40,7 +40,7 @@ from vse_pipe.project.registry import (
 from vse_pipe.ranking.fragments import Several, Sides, blocks
 from vse_pipe.train import model as encoder
 from vse_pipe.train.model import DualEncoder, build, network_holder
-from vse_pipe.train.pictures import PhotoReader, ahead_of
+from vse_pipe.train.pictures import PhotoReader
 from vse_pipe.train.sentences import Fitted
 
 Photo = Path | bytes | Image.Image

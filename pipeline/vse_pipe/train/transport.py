@@ -8,12 +8,12 @@ import torch
 from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import checkpoint
 from vse_pipe.train.data import Batch
-from vse_pipe.train.heads import normalize
 from vse_pipe.train.model import evaluating
 from vse_pipe.train.scheme import Setting
 

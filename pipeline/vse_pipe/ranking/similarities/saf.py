@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vse_pipe.ranking.alignment import EPS, Alignment, Portion, attended, draw, gram, l2norm, over_captions, over_images
-from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.alignment import Alignment, Portion, attended, draw, gram, over_captions, over_images
+from vse_pipe.ranking.fragments import EPS, Words, l2norm
 from vse_pipe.ranking.similarities.options import SafOptions as Params
 
 

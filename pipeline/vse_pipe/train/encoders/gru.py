@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from vse_pipe.core.devices import sent
+from vse_pipe.ranking.fragments import l2norm
 from vse_pipe.train.encoders.options import TextGruOptions as Params
-from vse_pipe.train.heads import GPO, l2norm_eps, linear, packed, padded, thinned, unit
+from vse_pipe.train.heads import GPO, linear, packed, padded, pool, thinned, unit
 
 # Where cuDNN computes the GRU. Autocast makes it float16 there, whatever its own type is, and losses
 # are not scaled for that.
@@ -73,7 +74,7 @@ class GRUTextEncoder(nn.Module):
         Source: SGRAF ``EncoderText``, equal in SCAN and L2RM. Pooling, drop_words, projection and
         use_abs are not applied.
         """
-        return l2norm_eps(self._states(tokens, lengths))
+        return l2norm(self._states(tokens, lengths))
 
     def _thinned(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The tokens that stay, in their order, and their lengths."""
@@ -85,12 +86,8 @@ class GRUTextEncoder(nn.Module):
     def _pooled(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         if self.params.pooling == "last":
             return self._states(tokens, lengths, last=True)
-        rows, present = self._states(tokens, lengths), _present(tokens, lengths)
-        if self.gpo is not None:
-            return self.gpo(rows, present)
-        if self.params.pooling == "max":
-            return rows.masked_fill(~sent(present, rows.device)[..., None], -math.inf).max(dim=1).values
-        return rows.sum(dim=1) / sent(lengths, rows.device)[:, None]
+        present = _present(tokens, lengths)
+        return pool(self._states(tokens, lengths), present, self.gpo or self.params.pooling)
 
     def _states(self, tokens: Tensor, lengths: Tensor, last: bool = False) -> Tensor:
         """(B, L, embed_size), directions averaged, zero past the end of a caption; with ``last``

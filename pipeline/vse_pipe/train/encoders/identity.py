@@ -3,10 +3,10 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.strict import Strict
-from vse_pipe.train.heads import normalize
 
 
 class Identity(nn.Module):

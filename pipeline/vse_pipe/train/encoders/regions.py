@@ -4,18 +4,19 @@ fragments."""
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.train.heads import Projection, l2norm_eps
+from vse_pipe.ranking.fragments import l2norm
+from vse_pipe.train.heads import Projection
 
 
 class RegionsImageEncoder(Projection):
     """(B, R, D) features to (B, R, embed_size), each region separately; not normalised before the
     layer.
 
-    A region's vector is ``x / (|x| + 1e-8)``, as in SCAN, SGRAF and L2RM.
+    Vectors are divided by their length, as in SCAN, SGRAF and L2RM.
     """
 
     def forward(self, features: Float[Tensor, "images regions features"]) -> Float[Tensor, "images regions dim"]:
-        return l2norm_eps(self.fc(features))
+        return l2norm(self.fc(features))
 
 
 build_image = RegionsImageEncoder

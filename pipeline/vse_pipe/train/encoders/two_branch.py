@@ -10,9 +10,10 @@ import math
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from vse_pipe.train.encoders.options import BranchShape
-from vse_pipe.train.heads import normalize, uniform, without_some
+from vse_pipe.train.heads import uniform, without_some
 
 
 class Branch(nn.Module):
