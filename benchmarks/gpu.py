@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import torch
@@ -39,11 +40,11 @@ from vse_pipe.project.registry import IMAGE_ENCODERS, INFERENCES, LOSSES, SCHEME
 from vse_pipe.ranking.recall import Truth, positions
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import cosine
-from vse_pipe.train import optimise
+from vse_pipe.train import graphs, optimise
 from vse_pipe.train.data import Pairs, text_lengths
 from vse_pipe.train.model import build
 from vse_pipe.train.optimise import Averages, optimizer_for, step
-from vse_pipe.train.scheme import Setting
+from vse_pipe.train.scheme import Scheme, Setting
 
 CPU = torch.device("cpu")
 BATCH, DIM, WIDTH, WORDS, REGIONS = 128, 1024, 2048, 10_000, 36
@@ -176,12 +177,12 @@ def _training(name: str, pairs: Pairs, device: torch.device, precision: str = "f
 
 def _epoch(
     name: str, pairs: Pairs, device: torch.device, batches: int, precision: str = "float32"
-) -> tuple[Callable[[], object], nn.Module]:
-    """The epoch of ``train``, and its model."""
+) -> tuple[Callable[[], object], Scheme]:
+    """The epoch of ``train``, and its scheme."""
     scheme, optimizer = _training(name, pairs, device, precision)
     averages, places = Averages(scheme.models, None), np.arange(batches * BATCH).reshape(batches, BATCH)
     order = np.random.default_rng(1).permutation(places.ravel()).reshape(places.shape)
-    return lambda: optimise.train_epoch(scheme, optimizer, averages, list(order), 0), scheme.model
+    return lambda: optimise.train_epoch(scheme, optimizer, averages, list(order), 0), scheme
 
 
 def same_bytes(device: torch.device, steps: int) -> Iterator[str]:
@@ -189,11 +190,38 @@ def same_bytes(device: torch.device, steps: int) -> Iterator[str]:
     for name in MODELS:
         pairs, weights = _pairs(name, 4), []
         for _ in range(2):
-            epoch, model = _epoch(name, pairs, device, 4)
+            epoch, scheme = _epoch(name, pairs, device, 4)
             epoch()
-            weights.append({key: value.cpu() for key, value in model.state_dict().items()})
+            weights.append({key: value.cpu() for key, value in scheme.model.state_dict().items()})
         differ = [key for key, value in weights[0].items() if not torch.equal(value, weights[1][key])]
         yield f"{name}: {'the same bytes' if not differ else f'DIFFER: {differ[:3]} of {len(differ)}'}"
+
+
+def captured(device: torch.device, steps: int) -> Iterator[str]:
+    """Epochs of VSE++ by CUDA graphs of the encoders, and without: weights after the first, then seconds in turn."""
+    for precision in ("float32", "tf32", "bfloat16"):
+        if precision == "tf32" and device.type != "cuda":
+            continue
+        pairs = _pairs("vsepp", steps)
+        (replayed, ours), (plain, other) = (_epoch("vsepp", pairs, device, steps, precision) for _ in range(2))
+
+        def eager(plain: Callable[[], object] = plain) -> None:
+            with mock.patch.object(graphs, "_KIND", "none"):
+                plain()
+
+        started = time.perf_counter()
+        replayed()
+        first = time.perf_counter() - started
+        eager()
+        made = sum(encode != ours.model.encode for encode in ours.graphs.values())
+        weights = zip(ours.model.state_dict().values(), other.model.state_dict().values(), strict=True)
+        off = max(float((mine - theirs).abs().max()) for mine, theirs in weights)
+        mine, theirs = (1000 * seconds / steps for seconds in _in_turn(replayed, eager, device))
+        yield (
+            f"vsepp {precision}, {made} of {len(ours.graphs)} graphs: {mine:.2f} ms a step, without {theirs:.2f} ms, "
+            f"first epoch {first:.1f} s, "
+            f"weights after it {'bit-equal' if not off else f'off by {off:.0e}'}"
+        )
 
 
 def rates(device: torch.device, steps: int) -> Iterator[str]:
@@ -216,7 +244,7 @@ def rates(device: torch.device, steps: int) -> Iterator[str]:
         epoch()
         memory = f", {torch.cuda.max_memory_allocated(device) / 2**30:.2f} GiB" if device.type == "cuda" else ""
         bare_epoch = _bare_epoch(name, pairs, device, count, precision)
-        with devices.tf32() if precision == "tf32" else contextlib.nullcontext():
+        with devices.rounded(precision):
             ours, bare = (1000 * seconds / count for seconds in _in_turn(epoch, bare_epoch, device))
         line = f"{name} {precision}: {ours:.2f} ms a step{memory}; bare {bare:.2f} ms, ratio {ours / bare:.2f}"
         yield line + (f"; 30 epochs of COCO in {COCO_STEPS * ours / 60_000:.1f} min" if name == "vsepp" else "")
@@ -465,6 +493,7 @@ CHECKS = {
     "ranks": ranks,
     "same_bytes": same_bytes,
     "bare": bare,
+    "captured": captured,
     "rates": rates,
     "nns": nns,
     "extraction": extraction,

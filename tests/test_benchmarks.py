@@ -35,7 +35,7 @@ SMALL = [
     "evaluate door --images 50 --captions 250 --dim 16 --rounds 1",
     "extract throughput --backbone resnet152 --images 2 --batch 2 --rounds 1 --device cpu",
     "scale evaluate made --items 500 --dim 16 --inference nns",
-    "gpu --device cpu --batch 4 --steps 2 --only bare rates",
+    "gpu --device cpu --batch 4 --steps 2 --only bare captured rates",
 ]
 
 

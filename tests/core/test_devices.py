@@ -55,9 +55,14 @@ def test_a_gpu_computes_the_same_bytes_again_and_rounds_to_tf32_only_where_asked
     assert torch.backends.cudnn.deterministic
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert rounds() == [False, False]
-    with devices.tf32():
+    for precision, expected in (("tf32", [True, True]), ("bfloat16", [True, False]), ("float32", [False, False])):
+        with devices.rounded(precision):
+            assert rounds() == expected
+        assert rounds() == [False, False]
+    with devices.rounded("tf32"):
+        with devices.rounded("float32"):
+            assert rounds() == [False, False]
         assert rounds() == [True, True]
-    assert rounds() == [False, False]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.extract import project
+from vse_pipe.commands.stages import with_backbone
 from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError
 from vse_pipe.extract import job
-from vse_pipe.extract.job import with_backbone
 from vse_pipe.project import code
 from vse_pipe.project.registry import BACKBONES
 
@@ -35,6 +35,7 @@ def test_all_code_that_an_extraction_runs_counts_or_is_known_to_decide_nothing()
     ("vgg19", "tinny", "random", UsageError, "unknown data set 'tinny'; did you mean 'tiny'"),
     ("vgg19", None, "imagnet", ParamsError,
      "--backbone vgg19 weights: .*should match pattern .*imagenet.random"),
+    ("random_filters", None, "own.pth", UsageError, "--weights: backbone random_filters has none"),
 ])  # fmt: skip
 def test_a_backbone_that_is_none_or_does_not_fit(folder, spec, dataset, weights, error, message) -> None:
     with pytest.raises(error, match=message):

@@ -51,13 +51,16 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 @contextlib.contextmanager
-def tf32() -> Iterator[None]:
-    """On CUDA factors of float32 products are rounded to TF32 inside."""
+def rounded(precision: str) -> Iterator[None]:
+    """Inside, factors of float32 products are rounded to TF32 on CUDA: all under ``tf32``, those of
+    GRUs under ``bfloat16``, because autocast would make them float16, without loss scaling."""
+    products, recurrent = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = products.allow_tf32, recurrent.allow_tf32
     try:
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
+        products.allow_tf32, recurrent.allow_tf32 = precision == "tf32", precision != "float32"
         yield
     finally:
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+        products.allow_tf32, recurrent.allow_tf32 = before
 
 
 def resolve_precision(name: str, device: torch.device) -> str:

@@ -100,9 +100,6 @@ def _stacked(arrays: Sequence[np.ndarray], items: list[Item]) -> np.ndarray:
     return np.stack(arrays)
 
 
-_DTYPES = {"float16": torch.float16, "float32": torch.float32}
-
-
 @dataclass
 class Forward:
     """The network on its device.
@@ -129,7 +126,7 @@ class Forward:
             arrays = tuple(map(np.concatenate, zip(arrays, last, strict=True)))
         output = self.module(*(devices.sent(torch.from_numpy(array), self.device) for array in arrays))
         features, *extents = output if isinstance(output, Output) else Output(output)
-        dtype = _DTYPES[self.params.store] if self.params.store else features.dtype
+        dtype = getattr(torch, self.params.store) if self.params.store else features.dtype
         if self.params.normalise:
             features = functional.normalize(features.float(), dim=-1)
         values = [features.to(dtype), *(None if value is None else value.float() for value in extents)]

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,16 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import ValidationError
 
 from vse_pipe.artifacts import digests, features, images
 from vse_pipe.artifacts.features import Features
 from vse_pipe.core.console import warn
-from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, UsageError, unknown
+from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import sha256
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import code, paths
-from vse_pipe.project.params.typed import FeatureSet, Member, Params
+from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
 
 if TYPE_CHECKING:
@@ -229,32 +227,3 @@ def describe(node: FeatureSet, backbone: Backbone, kind: str, precision: str) ->
 def _row_digest(about: dict) -> str:
     """about: what features depend on, or their meta.json."""
     return digests.of_values({key: about[key] for key in about.keys() - {*features.WRITTEN, features.IMAGES}})
-
-
-def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) -> tuple[Params, str]:
-    """``params`` with a further entry under features, and its name.
-
-    spec: ``torchvision:resnet18``, or ``vgg19`` for a backbone without a model; dataset: optional
-    when params.yaml has only one. Raises UnknownMember, UsageError and ParamsError."""
-    name, _, model = spec.partition(":")
-    values = {"model": model} if model else {}
-    if "weights" in BACKBONES.options(name).model_fields:
-        values["weights"] = weights
-    try:
-        options = BACKBONES.read(name, values)
-    except ValidationError as error:
-        problems = [(".".join(map(str, p["loc"])), p["msg"]) for p in error.errors()]
-        raise ParamsError(*(f"--backbone {spec} {key}: {text}" for key, text in problems)) from error
-    if dataset is None and len(params.datasets) > 1:
-        raise UsageError(f"--dataset is missing: params.yaml has {', '.join(sorted(params.datasets))}")
-    dataset = dataset or next(iter(params.datasets))
-    if dataset not in params.datasets:
-        raise UsageError(unknown("data set", dataset, sorted(params.datasets)))
-    # A folder name that differs between specs and between weights: torchvision-resnet18-random.
-    weighted = values.get("weights", "imagenet") != "imagenet"
-    title = f"{spec}-{Path(weights).with_suffix('')}" if weighted else spec
-    title = re.sub(r"[^A-Za-z0-9_.+-]", "-", title)
-    entry = FeatureSet(dataset=dataset, backbone=Member(name, options))
-    if params.features.get(title, entry) != entry:
-        raise UsageError(f"features.{title} of params.yaml has other options: give --features {title}, or rename it")
-    return replace(params, features={**params.features, title: entry}), title

@@ -208,7 +208,7 @@ def torchvision_classifier(name: str, params: ImageParams, arguments: dict) -> C
     return Classifier(
         name=name,
         library="torchvision",
-        make=partial(_make, name, arguments),
+        make=partial(_made, "torchvision", name, arguments, partial(models.get_model, weights=None)),
         strip=partial(without_classifier, classes=arguments.get("num_classes", _CLASSES)),
         published=published,
         source=_source(name, params.weights, entries),
@@ -227,11 +227,11 @@ def _own_arguments(name: str, size: int) -> dict:
     return {"input_size": (size, size)} if name.startswith("maxvit") else {}
 
 
-def _make(name: str, arguments: dict) -> nn.Module:
+def _made(library: str, name: str, arguments: dict, make: Callable[..., nn.Module]) -> nn.Module:
     try:
-        return models.get_model(name, weights=None, **arguments)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"torchvision {name} does not take model_args {arguments}: {error}") from error
+        return make(name, **arguments)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise UsageError(f"{library} {name} does not take model_args {arguments}: {error}") from error
 
 
 def _source(name: str, weights: str, entries: type[models.WeightsEnum]) -> WeightsFile | None:
@@ -307,10 +307,7 @@ def _config(name: str):
 def _make_timm(name: str, arguments: dict) -> nn.Module:
     import timm
 
-    try:
-        model = timm.create_model(name, pretrained=False, **arguments)
-    except (TypeError, ValueError, AssertionError) as error:
-        raise UsageError(f"timm {name} does not take model_args {arguments}: {error}") from error
+    model = _made("timm", name, arguments, partial(timm.create_model, pretrained=False))
     if not hasattr(model, "forward_head"):
         raise UsageError(f"timm {name} has no classifier whose input could be taken")
     return model

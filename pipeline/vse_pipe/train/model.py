@@ -66,6 +66,12 @@ class DualEncoder(nn.Module):
         """Whether the network may differ from that of the stored features."""
         return getattr(self.img, "tests_on_pixels", False)
 
+    @property
+    def is_static(self) -> bool:
+        """Whether training passes follow from tensors on the device, without random numbers, so
+        that a CUDA graph can repeat them."""
+        return not self.fragments and all(getattr(side, "is_static", False) for side in (self.img, self.txt))
+
     def start(self, epoch: int) -> None:
         """Prepare ``epoch``, counted from 0, for image encoders that change between epochs."""
         if hasattr(self.img, "start"):

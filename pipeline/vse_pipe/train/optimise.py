@@ -23,10 +23,11 @@ from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.core.seeds import derive_seed
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.ranking.fragments import Words
+from vse_pipe.train import graphs
 from vse_pipe.train.data import Batch
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.model import DualEncoder, batch_norms
-from vse_pipe.train.scheme import Scheme
+from vse_pipe.train.scheme import Encode, Scheme
 
 # Steps between two looks at a GPU's losses: each look waits until it has computed them.
 _READ_EVERY = 64
@@ -114,16 +115,16 @@ def train_epoch(
     steps: list[StepResult] = []
     unread: list[Tensor] = []
     pixels_of = epoch if setting.model.trains_on_pixels else None
-    rounded = devices.tf32 if setting.train.precision == "tf32" else contextlib.nullcontext
     with (
+        devices.rounded(setting.train.precision),
         contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading,
         contextlib.closing(_ahead(reading, setting.device)) as placed,
     ):
+        graphs.capture(scheme, batches)  # before the first batch, whose thread uses the GPU
         for number, batch in enumerate(track(placed, len(batches), "batches")):
             scheme.step, scheme.passed = number, epoch + number / len(batches)
             scheme.set_rates(optimizer, epoch, number, len(batches))
-            with rounded():
-                unread.append(step(scheme, optimizer, batch))
+            unread.append(step(scheme, optimizer, batch))
             averages.follow(scheme.model)
             if len(unread) == _READ_EVERY or number + 1 == len(batches):
                 for loss, norm in torch.stack(unread).tolist():
@@ -161,7 +162,9 @@ def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> Floa
     model, optimizer = scheme.model, scheme.optimizer(optimizer)
     optimizer.zero_grad(set_to_none=True)
     is_divided = 0 < params.chunk < len(batch.pairs)
-    encode = partial(encoded_in_chunks, model, params.chunk) if is_divided else model.encode
+    encode: Encode = scheme.graphs.get(graphs.key_of(model, batch), model.encode)
+    if is_divided:
+        encode = partial(encoded_in_chunks, model, params.chunk)
     total = scheme.terms(*encode(batch, scheme.setting.device, params.precision), batch).total()
     total.backward()
     if processes.rank_count() > 1:

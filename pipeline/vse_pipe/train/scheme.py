@@ -25,6 +25,9 @@ from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.model import DualEncoder, evaluating
 from vse_pipe.train.scored import LossTerms, Scored, sample_losses
 
+# As ``DualEncoder.encode``.
+Encode = Callable[[Batch, torch.device, str], tuple[Tensor, Tensor | Words]]
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -72,6 +75,8 @@ class Scheme:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.name, self.params = setting.run.scheme.name, setting.run.scheme.params
+        # Of ``train.graphs``, for as long as the training lasts.
+        self.graphs: dict[tuple, Encode] = {}
 
     @property
     def models(self) -> tuple[DualEncoder, ...]:

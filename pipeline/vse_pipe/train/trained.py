@@ -25,6 +25,7 @@ from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError, damaged
 from vse_pipe.core.files import inside, read_json
 from vse_pipe.extract.compute import ahead_of, batches
+from vse_pipe.extract.text_stage import Fitted
 from vse_pipe.pictures import read
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
@@ -41,7 +42,6 @@ from vse_pipe.ranking.fragments import Several, Sides, blocks
 from vse_pipe.train import model as encoder
 from vse_pipe.train.model import DualEncoder, build, network_holder
 from vse_pipe.train.pictures import PhotoReader
-from vse_pipe.train.sentences import Fitted
 
 Photo = Path | bytes | Image.Image
 # Readable pictures, a row for each, None without any, and why others cannot be read, by image_id.

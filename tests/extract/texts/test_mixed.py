@@ -14,10 +14,9 @@ from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import IntegrityError, ParamsError
 from vse_pipe.extract.text_methods import Corpus
-from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.extract.text_stage import Fitted, extract_texts
 from vse_pipe.extract.texts import mean_vectors, tfidf
 from vse_pipe.extract.texts import mixed as method
-from vse_pipe.train.sentences import Fitted
 
 TEXTS = ["a red dog", "red red ball", "unknown zebra", "a big dog runs", "DOG"]
 CORPUS = Corpus(TEXTS, ["train", "train", "val", "train", "test"])

@@ -16,9 +16,8 @@ from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.extract import text_methods, text_stage
 from vse_pipe.extract.text_methods import Corpus
-from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.extract.text_stage import Fitted, extract_texts, require_encoder
 from vse_pipe.extract.texts import sentence_tokens, sentences
-from vse_pipe.train.sentences import Fitted, require_encoder
 
 CORPUS = Corpus(["a dog", "two red balls"], ["train", "test"])
 PINNED = {"model": "hub/name", "revision": "0123abc", "device": "cpu"}

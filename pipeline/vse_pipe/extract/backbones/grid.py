@@ -114,10 +114,8 @@ def build(params: Params, seed: int) -> Backbone:
 
 
 def _classifier(params: Params, seed: int) -> tuple[nn.Module, Transform, dict, tuple[str, ...]]:
-    if params.library == "timm":
-        classifier = networks.timm_classifier(params.model, params, params.model_args)
-    else:
-        classifier = networks.torchvision_classifier(params.model, params, params.model_args)
+    found = networks.timm_classifier if params.library == "timm" else networks.torchvision_classifier
+    classifier = found(params.model, params, params.model_args)
     transform = networks.resolve(params, classifier.published)
     model, about_weights = classifier.loaded(params, seed)
     name = f"{classifier.library} {classifier.name}"

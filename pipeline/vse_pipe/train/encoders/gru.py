@@ -53,6 +53,12 @@ class GRUTextEncoder(nn.Module):
                 bound = _xavier(weight.shape[-1], size) if weight.ndim == 2 else 0.0
             nn.init.uniform_(weight, -bound, bound, generator=rng)
 
+    @property
+    def is_static(self) -> bool:
+        """As of ``DualEncoder``."""
+        draws = self.params.dropout or self.params.drop_words
+        return not (draws or self.params.bidirectional or self.gpo)
+
     def start_from(self, words: Int[Tensor, " known"], vectors: Float[Tensor, "known dim"]) -> None:
         """Word vectors of a file in place of those that were drawn. words: their ids."""
         with torch.no_grad():
@@ -61,7 +67,7 @@ class GRUTextEncoder(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " captions"]
     ) -> Float[Tensor, "captions dim"]:
-        """A vector for each caption. lengths: 1 to L, on the CPU."""
+        """A vector for each caption. lengths: 1 to L, on the CPU, unless ``is_static``."""
         if self.training and self.params.drop_words:
             tokens, lengths = self._thinned(tokens, lengths)
         return unit(self.fc(self._pooled(tokens, lengths)), self.params)
@@ -119,8 +125,8 @@ class GRUTextEncoder(nn.Module):
 
 
 def _present(tokens: Tensor, lengths: Tensor) -> Bool[Tensor, "captions length"]:
-    """Whether a place holds a token, on the CPU."""
-    return torch.arange(tokens.shape[1]) < lengths[:, None]
+    """Whether a place holds a token, where the lengths are."""
+    return torch.arange(tokens.shape[1], device=lengths.device) < lengths[:, None]
 
 
 def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:
