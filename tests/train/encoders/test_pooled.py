@@ -120,6 +120,7 @@ def _write_tokens(name: str) -> None:
         "captions_sha256": sha256(prepared / captions.NAME),
         "method": "sentence_tokens",
         "options": {"model": "none"},
+        "files_sha256": [],
     }
     texts.write(paths.extracted("toy", name), "fragments", table["caption_id"].to_numpy(), blocks, about)
 
