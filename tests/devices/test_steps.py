@@ -14,6 +14,7 @@ from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.train import optimise
 from vse_pipe.train.data import Pairs
+from vse_pipe.train.encoders import gru
 from vse_pipe.train.model import build
 from vse_pipe.train.optimise import Averages, optimizer_for
 from vse_pipe.train.scheme import Scheme, Setting
@@ -71,6 +72,24 @@ def _in_parts(model, chunk: int, batch, device: torch.device) -> tuple[torch.Ten
     """All activations stay, so nothing is encoded twice."""
     images, texts = zip(*(model.encode(part, device) for part in batch.split(chunk)), strict=True)
     return torch.cat(images), torch.cat(texts)
+
+
+@pytest.mark.parametrize("pooling", ["last", "mean", "max"])
+def test_a_static_encoder_reads_lengths_that_lie_on_the_device(device, pooling, monkeypatch):
+    """A CUDA graph reads nothing else."""
+    monkeypatch.setattr(gru, "_CUDNN", device.type)
+    pairs = _pairs(fragments=False)
+    members = (
+        member(IMAGE_ENCODERS, "linear"),
+        member(TEXT_ENCODERS, "gru", pooling=pooling),
+        member(SIMILARITIES, "cosine"),
+    )
+    encoder = build(*members, (6,), pairs.texts.inputs, 8, 0).txt
+    tokens, lengths = pairs.batch(np.arange(8)).texts
+    expected = encoder(tokens, lengths)
+    assert encoder.is_static
+    vectors = encoder.to(device)(tokens.to(device), lengths.to(device))
+    torch.testing.assert_close(vectors.cpu(), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.skipif(GPU, reason="only the pretended device counts")

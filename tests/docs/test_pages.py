@@ -131,7 +131,7 @@ MESSAGES_TEXT = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
 MESSAGES = [
     "unknown key", "did you mean '", "no params.yaml in ", "does not exist",
     "changed after prepare read it", ": was not made from ", "cannot download", "fetch it by hand (",
-    "which is not installed", "out of memory", "is being written by process ", "the loss stands still at ",
+    "which is not installed", "out of memory", "is being written by process ", "the loss stands still at",
     "the norm of the gradients is ", "on_error: skip",
 ]  # fmt: skip
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.extract import project
-from vse_pipe.commands.stages import with_backbone
 from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError
 from vse_pipe.extract import job
 from vse_pipe.project import code
+from vse_pipe.project.params.typed import with_backbone
 from vse_pipe.project.registry import BACKBONES
 
 

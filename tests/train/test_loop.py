@@ -200,7 +200,7 @@ def test_a_dead_run_is_ended_after_the_epoch_in_which_it_died_and_may_go_on(wide
         parts = (
             "about that of chance (31.",
             "no gradient is left",
-            "change train.lr or the options of loss.hal",
+            "lower train.lr, or change the options of loss.hal",
             "stop_when_dead: false",
         )
         assert [part for part in parts if part not in said] == []
@@ -259,6 +259,13 @@ def test_a_run_stands_still_when_two_epochs_at_chance_have_one_loss():
     assert watch.after(steps, still[1:]) is None, "one epoch does not tell"
     assert watch.after(steps, [{**still[0], "val_rsum": 30.0}, still[1]]) is None
     assert watch.after(steps, [still[0], {**still[1], "val_rsum": 30.0}]) is None
+    assert watch.after(steps, [{"loss": 300.0, "val_rsum": 3.0}, *still]) is None, "the pairs are learned"
+
+
+def test_a_last_batch_of_few_pairs_does_not_tell_that_a_run_is_dead():
+    watch = Watch(some_run(member(LOSSES, "hal"), TrainParams()), 3.2)
+    steps = [*[StepResult(0.5, 0.3, 128)] * 3, StepResult(0.0, 0.0, 2)]
+    assert watch.after(steps, [{"loss": 0.49, "val_rsum": 3.0}]) is None
 
 
 def _first_rows(pairs) -> np.ndarray:

@@ -89,7 +89,7 @@ def read_config(folder: Path) -> dict:
 
 
 def unconverged(config: dict) -> str | None:
-    """Why the training of config.json has not converged, by its plateau or its last epochs; None
+    """Why the training of config.json has not converged, at chance or by its last epochs; None
     for one that has, and for a model that does not say."""
     ended = config.get("ended") or {"converged": True}
     if ended["converged"] or ended.get("stuck"):

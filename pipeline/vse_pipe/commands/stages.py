@@ -1,21 +1,17 @@
 """vse-pipe extract, inject, embed and evaluate."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import AsJson, Device, EmbeddedName, RankedName
 from vse_pipe.commands.vectors import Inferences, criteria_named
-from vse_pipe.core.errors import ParamsError, UsageError, unknown
+from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 from vse_pipe.project.registry import BACKBONES
-
-if TYPE_CHECKING:
-    from vse_pipe.project.params.typed import Params
 
 Features = Annotated[str | None, _help.option("a name under features: (default: all)", "features")]
 Texts = Annotated[str | None, _help.option("a name under texts: (default: all)", "texts")]
@@ -46,7 +42,9 @@ def extract(
         raise UsageError("--shard divides the images of one feature set: name it with --features or --backbone")
     params = _project.params()
     if backbone is not None:
-        params, features = with_backbone(params, backbone, dataset, weights)
+        from vse_pipe.project.params import typed
+
+        params, features = typed.with_backbone(params, backbone, dataset, weights)
     names, text_names = [], []
     if features is not None or texts is None:
         names = _project.chosen(features, params.features, "features")
@@ -66,41 +64,6 @@ def extract(
     folders = [paths.extracted(params.features[name].dataset, name) for name in names]
     folders += [paths.extracted(params.texts[name].dataset, name) for name in text_names]
     return _project.wrote(folders, as_json)
-
-
-def with_backbone(params: "Params", spec: str, dataset: str | None, weights: str) -> tuple["Params", str]:
-    """``params`` with a further entry under features, and its name.
-
-    spec: ``torchvision:resnet18``, or ``vgg19`` for a backbone without a model; dataset: optional
-    when params.yaml has only one. Raises UnknownMember, UsageError and ParamsError."""
-    from pydantic import ValidationError
-
-    from vse_pipe.project.params.typed import FeatureSet, Member
-
-    name, _, model = spec.partition(":")
-    values = {"model": model} if model else {}
-    if "weights" in BACKBONES.options(name).model_fields:
-        values["weights"] = weights
-    elif weights != "imagenet":
-        raise UsageError(f"--weights: backbone {name} has none")
-    try:
-        options = BACKBONES.read(name, values)
-    except ValidationError as error:
-        problems = [(".".join(map(str, p["loc"])), p["msg"]) for p in error.errors()]
-        raise ParamsError(*(f"--backbone {spec} {key}: {text}" for key, text in problems)) from error
-    if dataset is None and len(params.datasets) > 1:
-        raise UsageError(f"--dataset is missing: params.yaml has {', '.join(sorted(params.datasets))}")
-    dataset = dataset or next(iter(params.datasets))
-    if dataset not in params.datasets:
-        raise UsageError(unknown("data set", dataset, sorted(params.datasets)))
-    # A folder name that differs between specs and between weights: torchvision-resnet18-random.
-    weighted = values.get("weights", "imagenet") != "imagenet"
-    title = f"{spec}-{Path(weights).with_suffix('')}" if weighted else spec
-    title = re.sub(r"[^A-Za-z0-9_.+-]", "-", title)
-    entry = FeatureSet(dataset=dataset, backbone=Member(name, options))
-    if params.features.get(title, entry) != entry:
-        raise UsageError(f"features.{title} of params.yaml has other options: give --features {title}, or rename it")
-    return replace(params, features={**params.features, title: entry}), title
 
 
 Noise = Annotated[str | None, _help.option("a name under noises: (default: all noises)", "noises")]

@@ -53,7 +53,7 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
 @contextlib.contextmanager
 def rounded(precision: str) -> Iterator[None]:
     """Inside, factors of float32 products are rounded to TF32 on CUDA: all under ``tf32``, those of
-    GRUs under ``bfloat16``, because autocast would make them float16, without loss scaling."""
+    GRUs, which autocast leaves out, under ``bfloat16``."""
     products, recurrent = torch.backends.cuda.matmul, torch.backends.cudnn
     before = products.allow_tf32, recurrent.allow_tf32
     try:

@@ -6,10 +6,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -21,7 +19,7 @@ from vse_pipe.core.weights import WeightsFile, source_of
 from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import images
-from vse_pipe.pictures.images import FILTERS, Item, Transform
+from vse_pipe.pictures.images import FILTERS, Transform
 
 
 @dataclass(frozen=True)
@@ -146,17 +144,12 @@ def backbone_of(classifier: Classifier, params: ImageParams, seed: int) -> Backb
         "dimensions": dimensions(module, transform.image_size, name),
     }
     return Backbone(
-        read=partial(read_pixels, transform),
+        read=partial(images.pixels, transform=transform),
         module=module,
         about=about,
         libraries=("torch", "pillow", classifier.library),
         precision=params.precision,
     )
-
-
-def read_pixels(transform: Transform, root: Path, item: Item) -> np.ndarray:
-    """The pixels of an image, as ``Backbone.read`` after ``transform`` is bound."""
-    return images.pixels(root, item, transform)
 
 
 def run(model: nn.Module, pixels: Tensor, name: str) -> Any:
@@ -193,14 +186,10 @@ _CLASSES = 1000
 _OLD_DENSE_LAYER = re.compile(r"(.*denselayer\d+\.(?:norm|relu|conv))\.([12]\..*)")
 
 
-def names() -> list[str]:
-    """The classifiers of torchvision; its detectors and segmenters have no vector for an image."""
-    return models.list_models(module=models)
-
-
 def torchvision_classifier(name: str, params: ImageParams, arguments: dict) -> Classifier:
     """The classifier ``name``. arguments: of its constructor. Raises UnknownMember for others."""
-    if name not in (classifiers := names()):
+    # Detectors and segmenters have no vector for an image.
+    if name not in (classifiers := models.list_models(module=models)):
         raise UnknownMember(unknown("torchvision model", name, classifiers))
     entries = models.get_model_weights(name)
     published = _published(entries.__members__.get(params.weights, entries.DEFAULT))
@@ -208,7 +197,7 @@ def torchvision_classifier(name: str, params: ImageParams, arguments: dict) -> C
     return Classifier(
         name=name,
         library="torchvision",
-        make=partial(_made, "torchvision", name, arguments, partial(models.get_model, weights=None)),
+        make=partial(_built, "torchvision", name, arguments, partial(models.get_model, weights=None)),
         strip=partial(without_classifier, classes=arguments.get("num_classes", _CLASSES)),
         published=published,
         source=_source(name, params.weights, entries),
@@ -227,7 +216,7 @@ def _own_arguments(name: str, size: int) -> dict:
     return {"input_size": (size, size)} if name.startswith("maxvit") else {}
 
 
-def _made(library: str, name: str, arguments: dict, make: Callable[..., nn.Module]) -> nn.Module:
+def _built(library: str, name: str, arguments: dict, make: Callable[..., nn.Module]) -> nn.Module:
     try:
         return make(name, **arguments)
     except (TypeError, ValueError, AssertionError) as error:
@@ -307,7 +296,7 @@ def _config(name: str):
 def _make_timm(name: str, arguments: dict) -> nn.Module:
     import timm
 
-    model = _made("timm", name, arguments, partial(timm.create_model, pretrained=False))
+    model = _built("timm", name, arguments, partial(timm.create_model, pretrained=False))
     if not hasattr(model, "forward_head"):
         raise UsageError(f"timm {name} has no classifier whose input could be taken")
     return model

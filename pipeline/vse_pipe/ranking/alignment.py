@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vse_pipe.core import processes
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.fragments import EPS, Words, l2norm
+from vse_pipe.ranking.fragments import EPS, Words, l2norm_eps
 from vse_pipe.ranking.similarities.options import Aggregate, Norm
 
 # Added under roots, so that a zero has a gradient of zero instead of NaN; too small to change a
@@ -243,7 +243,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, vectors: Float[Tensor, "sets size dim"]) -> Float[Tensor, "sets dim"]:
         common = self.embedding_local(vectors) * self.embedding_global(vectors.mean(dim=1))[:, None]
-        return l2norm((self.embedding_common(common).softmax(dim=1) * vectors).sum(dim=1))
+        return l2norm_eps((self.embedding_common(common).softmax(dim=1) * vectors).sum(dim=1))
 
 
 def _branch(dim: int, dropout: float, channels: int | None) -> nn.Sequential:

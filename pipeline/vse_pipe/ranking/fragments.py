@@ -163,8 +163,8 @@ def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
     return torch.nn.functional.normalize(sums, dim=1)
 
 
-def l2norm(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "... dim"]:
-    """``x / (|x| + 1e-8)``: words and regions of local models in the authors' code."""
+def l2norm_eps(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "... dim"]:
+    """``x / (|x| + 1e-8)``, so zero rows stay zero: words and regions of local models, by authors."""
     return vectors / (torch.linalg.vector_norm(vectors, dim=-1, keepdim=True) + EPS)
 
 

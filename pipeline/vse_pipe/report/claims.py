@@ -48,7 +48,7 @@ class PaperClaim(Strict):
     ``margin`` of it.
 
     text, source: the claim and its place in a paper. figure: an address in metrics.json, such as
-    image_to_text.r@1. collapses: the claim is that a side stays on the plateau of its loss, which
+    image_to_text.r@1. collapses: the claim is that a side stands still at chance, which
     otherwise leaves no verdict."""
 
     text: str
@@ -139,7 +139,7 @@ def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unk
 def _objection(
     params: Params, names: list[str], file: ClaimsFile, claim: PaperClaim, run: str, criterion: str
 ) -> str | None:
-    """Why a side cannot be judged. A training that ended on the plateau of its loss has not
+    """Why a side cannot be judged. A training that stood still at chance at its end has not
     converged, unless the claim is about that."""
     if run not in names:
         return f"there is no run '{run}'"

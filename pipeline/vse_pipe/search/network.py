@@ -15,7 +15,7 @@ from vse_pipe.artifacts import embeddings, features, identity, images, model_fil
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.evaluate.ensemble import Ensemble, run_embeddings
-from vse_pipe.extract.text_stage import Fitted
+from vse_pipe.extract.fitted import Fitted
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import BM25
 from vse_pipe.project.params.typed import Params

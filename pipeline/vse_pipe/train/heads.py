@@ -93,15 +93,16 @@ _TEMPERATURE = 0.1
 def pool(
     vectors: Float[Tensor, "sets n dim"], mask: Bool[Tensor, "sets n"], pooling: "GPO | str"
 ) -> Float[Tensor, "sets dim"]:
-    """One vector of each set. mask: the vectors of the set, at least one, on the CPU; pooling:
-    ``mean``, ``max`` or a learned pooling."""
+    """One vector of each set. mask: the vectors of the set, at least one, on the CPU where the
+    pooling is learned; pooling: ``mean``, ``max`` or a learned one."""
     if isinstance(pooling, GPO):
         return pooling(vectors, mask)
     mask = mask.to(vectors.device, non_blocking=True)
     if pooling == "max":
         return vectors.masked_fill(~mask[..., None], -math.inf).amax(dim=1)
     shares = mask.to(vectors.dtype) / mask.sum(dim=1, keepdim=True)
-    return torch.bmm(shares[:, None], vectors)[:, 0]
+    with torch.autocast(vectors.device.type, enabled=False):
+        return torch.bmm(shares[:, None], vectors)[:, 0]
 
 
 class GPO(nn.Module):

@@ -111,26 +111,38 @@ class Watch:
     def after(self, steps: Sequence[StepResult], history: Sequence[dict[str, Any]]) -> str | None:
         """Why the last epoch of ``history``, of these steps, stood still at chance; None for other
         epochs. Warns of the first. Raises DeadRun if no gradient is left."""
-        row, before = history[-1], history[:-1]
+        row = history[-1]
         if not steps or not self._is_chance(row):
             return None
-        last = steps[-math.ceil(len(steps) / 4) :]
-        loss, norm = mean_loss(last), max(step.norm for step in last)
-        # At its minimum HAL is below 0, and other losses are 0.
-        name = self.run.loss.name
-        is_dead = norm <= VANISHED and loss >= (0 if LOSSES.traits(name).above_zero else UNSOLVED)
-        was_chance = bool(before) and self._is_chance(before[-1])
-        if not is_dead and not (was_chance and abs(row["loss"] - before[-1]["loss"]) < STILL * abs(row["loss"])):
+        is_dead = self._is_dead(steps)
+        if not is_dead and not self._stands_still(history):
             return None
-        state = f"no gradient is left (norm {norm:.1e}), " if is_dead else ""
-        reason = f"{state}the loss stands still at {loss:.4g}: change train.lr or the options of loss.{name}"
-        message = f"validation rsum {row['val_rsum']:.1f} is about that of chance ({self.chance:.1f}), and {reason}"
+        state = "no gradient is left at a loss of" if is_dead else "the loss stands still at"
+        advice = f"lower train.lr, or change the options of loss.{self.run.loss.name}"
+        reason = f"{state} {row['loss']:.4g}: {advice}"
+        message = f"validation rsum {row['val_rsum']:.1f} is about that of chance ({self.chance:.1f}), {reason}"
         if is_dead and self.run.train.stop_when_dead:
             raise DeadRun(f"{message}; train.stop_when_dead: false trains on")
         if not self.has_warned:
             warn(message)
             self.has_warned = True
         return reason
+
+    def _is_dead(self, steps: Sequence[StepResult]) -> bool:
+        pairs = max(step.pairs for step in steps)
+        # A shorter batch has another loss.
+        full = [step for step in steps if step.pairs == pairs]
+        last = full[-math.ceil(len(full) / 4) :]
+        # HAL's loss is 0 where it is dead, and below at its minimum.
+        least = 0.0 if LOSSES.traits(self.run.loss.name).above_zero else UNSOLVED
+        return max(step.norm for step in last) <= VANISHED and mean_loss(last) >= least
+
+    def _stands_still(self, history: Sequence[dict[str, Any]]) -> bool:
+        """A run that has learned its pairs, and ranks others by chance, does not."""
+        if len(history) < 2 or not self._is_chance(history[-2]):
+            return False
+        first, before, loss = (history[place]["loss"] for place in (0, -2, -1))
+        return loss > first / 2 and abs(loss - before) < STILL * abs(loss)
 
     def _is_chance(self, row: dict[str, Any]) -> bool:
         beyond = min(ABOVE * self.chance, ON_THE_WAY * (HIGHEST - self.chance))

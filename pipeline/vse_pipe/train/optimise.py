@@ -23,11 +23,10 @@ from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.core.seeds import derive_seed
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train import graphs
 from vse_pipe.train.data import Batch
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.model import DualEncoder, batch_norms
-from vse_pipe.train.scheme import Encode, Scheme
+from vse_pipe.train.scheme import Scheme
 
 # Steps between two looks at a GPU's losses: each look waits until it has computed them.
 _READ_EVERY = 64
@@ -120,7 +119,7 @@ def train_epoch(
         contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading,
         contextlib.closing(_ahead(reading, setting.device)) as placed,
     ):
-        graphs.capture(scheme, batches)  # before the first batch, whose thread uses the GPU
+        scheme.graphs.capture(setting, scheme.models, batches)  # before the first batch, whose thread uses the GPU
         for number, batch in enumerate(track(placed, len(batches), "batches")):
             scheme.step, scheme.passed = number, epoch + number / len(batches)
             scheme.set_rates(optimizer, epoch, number, len(batches))
@@ -162,7 +161,7 @@ def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> Floa
     model, optimizer = scheme.model, scheme.optimizer(optimizer)
     optimizer.zero_grad(set_to_none=True)
     is_divided = 0 < params.chunk < len(batch.pairs)
-    encode: Encode = scheme.graphs.get(graphs.key_of(model, batch), model.encode)
+    encode = scheme.graphs.encoder(model, batch)
     if is_divided:
         encode = partial(encoded_in_chunks, model, params.chunk)
     total = scheme.terms(*encode(batch, scheme.setting.device, params.precision), batch).total()

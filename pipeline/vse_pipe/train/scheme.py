@@ -21,12 +21,10 @@ from vse_pipe.project.params.typed import Run
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch, Pairs
+from vse_pipe.train.graphs import Graphs
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.model import DualEncoder, evaluating
 from vse_pipe.train.scored import LossTerms, Scored, sample_losses
-
-# As ``DualEncoder.encode``.
-Encode = Callable[[Batch, torch.device, str], tuple[Tensor, Tensor | Words]]
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,7 @@ class Scheme:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.name, self.params = setting.run.scheme.name, setting.run.scheme.params
-        # Of ``train.graphs``, for as long as the training lasts.
-        self.graphs: dict[tuple, Encode] = {}
+        self.graphs = Graphs()
 
     @property
     def models(self) -> tuple[DualEncoder, ...]:

@@ -25,7 +25,7 @@ from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError, damaged
 from vse_pipe.core.files import inside, read_json
 from vse_pipe.extract.compute import ahead_of, batches
-from vse_pipe.extract.text_stage import Fitted
+from vse_pipe.extract.fitted import Fitted
 from vse_pipe.pictures import read
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths

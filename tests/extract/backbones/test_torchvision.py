@@ -44,7 +44,7 @@ def test_a_vector_an_image_of_timm(name: str) -> None:
 
 def test_every_published_file_names_its_digest() -> None:
     wrong = []
-    for name in networks.names():
+    for name in models.list_models(module=models):
         for entry in models.get_model_weights(name):
             found = networks.torchvision_classifier(name, ImageParams(weights=entry.name), {})
             source = (found.source.url, found.published.image_size)

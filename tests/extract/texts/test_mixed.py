@@ -13,8 +13,9 @@ from tests.naive.extract import texts_unit
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import IntegrityError, ParamsError
+from vse_pipe.extract.fitted import Fitted
 from vse_pipe.extract.text_methods import Corpus
-from vse_pipe.extract.text_stage import Fitted, extract_texts
+from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import mean_vectors, tfidf
 from vse_pipe.extract.texts import mixed as method
 

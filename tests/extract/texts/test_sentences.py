@@ -15,8 +15,9 @@ from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.extract import text_methods, text_stage
+from vse_pipe.extract.fitted import Fitted, require_encoder
 from vse_pipe.extract.text_methods import Corpus
-from vse_pipe.extract.text_stage import Fitted, extract_texts, require_encoder
+from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import sentence_tokens, sentences
 
 CORPUS = Corpus(["a dog", "two red balls"], ["train", "test"])
@@ -124,7 +125,7 @@ def test_a_sentence_is_not_read_by_other_files():
     meta = read_json(project.OUT / texts.META)
     options = sentence_tokens.Params.model_validate(meta["options"])
     require_encoder(options, meta, "texts")
-    message = "texts: made with other files of sentence encoder model than there are now"
+    message = "texts: made with other files of sentence encoder model; put those back"
     for change in (lambda: Path("model/weights").write_text("two"), lambda: shutil.rmtree("model")):
         change()
         with pytest.raises(IntegrityError, match=message):

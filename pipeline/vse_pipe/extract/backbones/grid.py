@@ -114,8 +114,8 @@ def build(params: Params, seed: int) -> Backbone:
 
 
 def _classifier(params: Params, seed: int) -> tuple[nn.Module, Transform, dict, tuple[str, ...]]:
-    found = networks.timm_classifier if params.library == "timm" else networks.torchvision_classifier
-    classifier = found(params.model, params, params.model_args)
+    choose = networks.timm_classifier if params.library == "timm" else networks.torchvision_classifier
+    classifier = choose(params.model, params, params.model_args)
     transform = networks.resolve(params, classifier.published)
     model, about_weights = classifier.loaded(params, seed)
     name = f"{classifier.library} {classifier.name}"

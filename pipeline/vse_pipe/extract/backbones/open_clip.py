@@ -6,8 +6,9 @@ from functools import partial
 from vse_pipe.extract import pair as extract_pair
 from vse_pipe.extract.backbones.options import OpenClipOptions as Params
 from vse_pipe.extract.job import Backbone
-from vse_pipe.extract.networks import Extractor, read_pixels
+from vse_pipe.extract.networks import Extractor
 from vse_pipe.extract.pair import Tower
+from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Transform
 
 
@@ -25,7 +26,7 @@ def of_pair(pair: extract_pair.Pair, params: Params) -> Backbone:
     about = {**pair.about, "transform": preprocessing.about(), "dimensions": pair.dimensions}
     module = Extractor(extract_pair.Tower(pair.model, "image"), preprocessing).eval()
     libraries = ("torch", "pillow", "timm", "open_clip_torch")
-    return Backbone(partial(read_pixels, preprocessing), module, about, libraries, params.precision)
+    return Backbone(partial(images.pixels, transform=preprocessing), module, about, libraries, params.precision)
 
 
 def both(params: Params, seed: int) -> tuple[Backbone, Tower, dict]:

@@ -5,7 +5,8 @@ from functools import partial
 from vse_pipe.core import devices
 from vse_pipe.extract.backbones.options import RandomFiltersOptions as Params
 from vse_pipe.extract.job import Backbone
-from vse_pipe.extract.networks import Extractor, RandomFilters, read_pixels
+from vse_pipe.extract.networks import Extractor, RandomFilters
+from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Transform
 
 
@@ -30,4 +31,4 @@ def build(params: Params, seed: int) -> Backbone:
         "dimensions": 2 * params.filters,
     }
     network = Extractor(devices.seeded(make, seed, "random_filters"), transform).eval()
-    return Backbone(read=partial(read_pixels, transform), module=network, about=about)
+    return Backbone(read=partial(images.pixels, transform=transform), module=network, about=about)

@@ -73,8 +73,8 @@ class TrainParams(Strict):
     mask_same_image: bool = False
     """captions of one image are no negatives of each other"""
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
-    """bfloat16 computes the products of a step in bfloat16 (autocast); tf32, of NVIDIA GPUs, rounds
-    their factors to 10 bits; weights stay float32"""
+    """bfloat16 computes the products of a step in bfloat16 (autocast; GRUs on a GPU in tf32); tf32,
+    of NVIDIA GPUs, rounds their factors to 10 bits; weights stay float32"""
     chunk: NonNegativeInt = 0
     """pairs encoded at once (gradient caching: less memory, more time); 0: the batch"""
     processes: PositiveInt = 1

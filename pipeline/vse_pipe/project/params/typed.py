@@ -1,18 +1,22 @@
 """params.yaml as typed objects."""
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from vse_pipe.core.errors import UsageError
+from pydantic import ValidationError
+
+from vse_pipe.core.errors import ParamsError, UsageError, unknown
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params import schema
 from vse_pipe.project.params.nodes import Dataset as Dataset
 from vse_pipe.project.params.nodes import EngineParams
 from vse_pipe.project.params.nodes import FeatureSet as FeatureSet
 from vse_pipe.project.params.nodes import TextSet as TextSet
+from vse_pipe.project.registry import BACKBONES, ends_in_matching
 from vse_pipe.project.registry import Member as Member
-from vse_pipe.project.registry import ends_in_matching
 
 # Entries of a run that name a node; their values are the options of the node's member.
 _NODES = {"dataset": "datasets", "features": "features", "texts": "texts", "noise": "noises"}
@@ -139,6 +143,37 @@ class Params:
         options = part.params if isinstance(part, Member) else part
         number = flat(options.model_dump()).get(option) if isinstance(options, Strict) else None
         return number if type(number) in (int, float) else None
+
+
+def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) -> tuple[Params, str]:
+    """``params`` with a further entry under features, and its name.
+
+    spec: ``torchvision:resnet18``, or ``vgg19`` for a backbone without a model; dataset: optional
+    when params.yaml has only one. Raises UnknownMember, UsageError and ParamsError."""
+    name, _, model = spec.partition(":")
+    values = {"model": model} if model else {}
+    if "weights" in BACKBONES.options(name).model_fields:
+        values["weights"] = weights
+    elif weights != "imagenet":
+        raise UsageError(f"--weights: backbone {name} has none")
+    try:
+        options = BACKBONES.read(name, values)
+    except ValidationError as error:
+        problems = [(".".join(map(str, p["loc"])), p["msg"]) for p in error.errors()]
+        raise ParamsError(*(f"--backbone {spec} {key}: {text}" for key, text in problems)) from error
+    if dataset is None and len(params.datasets) > 1:
+        raise UsageError(f"--dataset is missing: params.yaml has {', '.join(sorted(params.datasets))}")
+    dataset = dataset or next(iter(params.datasets))
+    if dataset not in params.datasets:
+        raise UsageError(unknown("data set", dataset, sorted(params.datasets)))
+    # A folder name that differs between specs and between weights: torchvision-resnet18-random.
+    weighted = values.get("weights", "imagenet") != "imagenet"
+    title = f"{spec}-{Path(weights).with_suffix('')}" if weighted else spec
+    title = re.sub(r"[^A-Za-z0-9_.+-]", "-", title)
+    entry = FeatureSet(dataset=dataset, backbone=Member(name, options))
+    if params.features.get(title, entry) != entry:
+        raise UsageError(f"features.{title} of params.yaml has other options: give --features {title}, or rename it")
+    return replace(params, features={**params.features, title: entry}), title
 
 
 def flat(values: dict, prefix: str = "") -> dict[str, Any]:

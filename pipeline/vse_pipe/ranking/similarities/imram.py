@@ -112,5 +112,5 @@ def _attended(
             added, share = (half + weights @ view for half, view in zip(halves, views, strict=True))
             share = share.sigmoid()
             query = query * share + added.tanh() * (1 - share)
-            query = alignment.l2norm(query) if params.unit else query
+            query = alignment.l2norm_eps(query) if params.unit else query
     return total

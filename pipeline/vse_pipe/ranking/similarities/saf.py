@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vse_pipe.ranking.alignment import Alignment, Portion, attended, draw, gram, over_captions, over_images
-from vse_pipe.ranking.fragments import EPS, Words, l2norm
+from vse_pipe.ranking.fragments import EPS, Words, l2norm_eps
 from vse_pipe.ranking.similarities.options import SafOptions as Params
 
 
@@ -35,7 +35,7 @@ class _Filtration(nn.Module):
         gates = gates / (gates.sum(dim=2, keepdim=True) + EPS)
         pooled_gate, local_gates = (gates / torch.cat(sizes, dim=2)).split([1, local.shape[2]], dim=2)
         total = pooled_gate * pooled[:, :, 0] + (local_gates[:, :, None] @ local)[:, :, 0]
-        return l2norm(total), means, variances
+        return l2norm_eps(total), means, variances
 
     @torch.no_grad()
     def remember(self, means: Float[Tensor, " captions"], variances: Float[Tensor, " captions"]) -> None:

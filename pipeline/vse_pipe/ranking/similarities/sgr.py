@@ -58,7 +58,7 @@ def _reason(pair: tuple[Tensor, Tensor], merged: list, final: nn.Linear) -> Floa
 
 def _scores(graphs: Float[Tensor, "graphs nodes sim"], *weights: Tensor) -> Float[Tensor, "graphs 1"]:
     """weights: four of each step, and those of the last layer."""
-    nodes = alignment.l2norm(graphs)
+    nodes = alignment.l2norm_eps(graphs)
     steps = [weights[place : place + 4] for place in range(0, len(weights) - 2, 4)]
     for query, shift, weight, bias in steps[:-1]:
         edges = torch.bmm(functional.linear(nodes, query.t(), shift), nodes.transpose(1, 2))

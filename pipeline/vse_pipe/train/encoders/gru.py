@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from vse_pipe.core.devices import sent
-from vse_pipe.ranking.fragments import l2norm
+from vse_pipe.ranking.fragments import l2norm_eps
 from vse_pipe.train.encoders.options import TextGruOptions as Params
 from vse_pipe.train.heads import GPO, linear, packed, padded, pool, thinned, unit
 
@@ -80,7 +80,7 @@ class GRUTextEncoder(nn.Module):
         Source: SGRAF ``EncoderText``, equal in SCAN and L2RM. Pooling, drop_words, projection and
         use_abs are not applied.
         """
-        return l2norm(self._states(tokens, lengths))
+        return l2norm_eps(self._states(tokens, lengths))
 
     def _thinned(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The tokens that stay, in their order, and their lengths."""

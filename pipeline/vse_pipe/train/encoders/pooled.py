@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vse_pipe.ranking.fragments import l2norm
+from vse_pipe.ranking.fragments import l2norm_eps
 from vse_pipe.train.encoders.options import ImagePooledOptions, TextPooledOptions
 from vse_pipe.train.heads import GPO, Projection, pool, thinned, unit
 
@@ -64,7 +64,7 @@ class PooledTextEncoder(_Pooled):
     ) -> Float[Tensor, "captions length dim"]:
         """Unit vectors of the tokens, arbitrary past the end of a caption. Pooling, drop_words and
         use_abs are not applied."""
-        return l2norm(self.fc(vectors))
+        return l2norm_eps(self.fc(vectors))
 
 
 build_image, build_text = PooledImageEncoder, PooledTextEncoder

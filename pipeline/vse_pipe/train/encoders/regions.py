@@ -4,7 +4,7 @@ fragments."""
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.ranking.fragments import l2norm
+from vse_pipe.ranking.fragments import l2norm_eps
 from vse_pipe.train.heads import Projection
 
 
@@ -16,7 +16,7 @@ class RegionsImageEncoder(Projection):
     """
 
     def forward(self, features: Float[Tensor, "images regions features"]) -> Float[Tensor, "images regions dim"]:
-        return l2norm(self.fc(features))
+        return l2norm_eps(self.fc(features))
 
 
 build_image = RegionsImageEncoder
