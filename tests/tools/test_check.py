@@ -68,12 +68,13 @@ def call(made, monkeypatch, capsys):
 
 def test_all_is_well_and_what_has_not_been_made_is_no_problem(call, made):
     assert call("check") == (0, "", "check: 8 of 8 artefacts are there; no problems\n")
-    told = {"ok": True, "status": 0, "artefacts": 8, "named": 8, "problems": [], "notes": []}
+    told = {"ok": True, "status": 0, "artefacts": 8, "absent": [], "problems": [], "notes": []}
     assert json_document(call, "check", "--json") == told
     shutil.rmtree("data/evaluate")
     shutil.rmtree("data/embed")
     found = check([])
-    assert (found.problems, found.artefacts) == ([], 6)
+    assert (found.problems, found.artefacts, len(found.absent)) == ([], 6, 2)
+    assert call("check")[2] == f"check: 6 of 8 artefacts are there, not {', '.join(found.absent)}; no problems\n"
 
 
 def test_a_line_a_problem_and_the_lowest_status(call, monkeypatch):

@@ -42,11 +42,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class Checked:
-    """named: artefacts in params.yaml; artefacts: those that exist and were compared."""
+    """artefacts: those of params.yaml that exist and were compared; absent: the folders of the
+    others."""
 
     problems: list[Problem]
-    artefacts: int
-    named: int
+    artefacts: int = 0
+    absent: tuple[str, ...] = ()
 
 
 def check(overrides: list[str]) -> Checked:
@@ -56,7 +57,7 @@ def check(overrides: list[str]) -> Checked:
         params = load(paths.PARAMS, overrides, further=[overlay.row_problems])
     except ParamsError as error:
         texts = [text.partition(": ") for text in error.args]  # params.yaml train.epoch: unknown key; ...
-        return Checked([Problem(PARAMS, address, problem) for address, _, problem in texts], 0, 0)
+        return Checked([Problem(PARAMS, address, problem) for address, _, problem in texts])
     declared = nodes(params)
     present = [node for node in declared if node.out.exists()]
     problems = [
@@ -72,7 +73,8 @@ def check(overrides: list[str]) -> Checked:
     problems += stale.values()
     problems += _of_dvc(params, declared, [node for node in present if node.stage not in stale], overrides)
     # Several artefacts can name the same file.
-    return Checked(list(dict.fromkeys(problems)), len(present), len(declared))
+    absent = tuple(str(node.out) for node in declared if node not in present)
+    return Checked(list(dict.fromkeys(problems)), len(present), absent)
 
 
 def _missing(params: Params, node: Node) -> Iterator[str]:
@@ -210,7 +212,7 @@ def show(checked: Checked, as_json: bool) -> int:
     # A wrong params.yaml matters most, and an unreadable file has no digest.
     status = min((problem.status for problem in wrong), default=0)
     if as_json:
-        content = {"ok": status == 0, "status": status, "artefacts": checked.artefacts, "named": checked.named}
+        content = {"ok": status == 0, "status": status, "artefacts": checked.artefacts, "absent": checked.absent}
         rows = {name: [asdict(problem) for problem in part] for name, part in (("problems", wrong), ("notes", notes))}
         document(content | rows)
         return status
@@ -218,5 +220,9 @@ def show(checked: Checked, as_json: bool) -> int:
         line(f"{_WORDS[problem.status]:9}{problem.line}")
     counts = f"{len(wrong) or 'no'} problem{'' if len(wrong) == 1 else 's'}"
     counts += f", {len(notes)} note{'' if len(notes) == 1 else 's'}" if notes else ""
-    say(f"check: {checked.artefacts} of {checked.named} artefacts are there; {counts}")
+    more = f" and {len(checked.absent) - _NAMED} more" if len(checked.absent) > _NAMED else ""
+    absent = f", not {', '.join(checked.absent[:_NAMED])}{more}" if checked.absent else ""
+    say(
+        f"check: {checked.artefacts} of {checked.artefacts + len(checked.absent)} artefacts are there{absent}; {counts}"
+    )
     return status
