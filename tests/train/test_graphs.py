@@ -69,6 +69,7 @@ def captured(monkeypatch) -> list[Graphed]:
     monkeypatch.setattr(torch.cuda, "make_graphed_callables", _made)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (90, 100))
     monkeypatch.setattr(graphs, "_KIND", "cpu")
+    monkeypatch.setattr(graphs, "_IS_SAFE", True)
     monkeypatch.setattr(gru, "_CUDNN", "cpu")
     return Graphed.made
 

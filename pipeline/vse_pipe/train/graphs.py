@@ -8,7 +8,7 @@ import gc
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from vse_pipe.core import processes
 from vse_pipe.core.console import warn
 from vse_pipe.core.devices import sent
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.data import Batch, text_lengths
+from vse_pipe.train.data import Batch, Pairs, text_lengths
 from vse_pipe.train.heads import exact
 from vse_pipe.train.model import DualEncoder
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from vse_pipe.train.scheme import Setting
 
 _KIND = "cuda"
+# After a capture that failed, older versions leave allocator and stream unusable.
+_IS_SAFE = torch.__version__ >= "2.15"
 # Captions are padded to a multiple of it, so that an epoch needs few graphs.
 _WORDS = 4
 # Largest distance of vectors and gradients from those without a graph, as a share of their norm.
@@ -41,7 +43,6 @@ class Graphs:
 
     def __init__(self) -> None:
         self._passes: dict[tuple, _Pass] = {}
-        self._is_refused = False
 
     def encoder(self, model: DualEncoder, batch: Batch) -> Callable[..., tuple[Tensor, Tensor | Words]]:
         """The pass of such batches; ``model.encode`` where there is none."""
@@ -50,35 +51,28 @@ class Graphs:
             return model.encode
         return lambda batch, device, precision: known(*_inputs(batch, device))
 
-    def capture(self, setting: "Setting", models: tuple[DualEncoder, ...], batches: list[np.ndarray]) -> None:
-        """Passes of ``static`` models for each length in an epoch's full batches. No other thread
-        may use the GPU meanwhile."""
-        size, pairs = setting.train.batch_size, setting.pairs
-        is_whole = processes.rank_count() == 1 and not 0 < setting.train.chunk < size
-        static = [model for model in models if setting.device.type == _KIND and is_whole and model.is_static]
-        examples: dict[int, np.ndarray] = {}
-        for chosen in batches if static else []:
-            if len(chosen) == size:
-                examples[_padded(int(text_lengths(pairs.texts, pairs.places[chosen]).max()))] = chosen
-        inputs: dict[tuple, tuple[Tensor, ...]] = {}
-        for model, chosen in product(static, examples.values()):
-            batch = pairs.batch(chosen)
-            if (key := _key(model, batch)) not in self._passes:
-                inputs[key] = _inputs(batch, setting.device)
-                self._passes[key] = _Pass(model, setting)
-        if inputs and not self._is_refused:
-            self._graph(inputs, setting)
+    def capture(self, setting: "Setting", models: tuple[DualEncoder, ...]) -> None:
+        """Passes of full batches for ``static`` models, once a training. No other thread may use
+        the GPU meanwhile."""
+        is_whole = processes.rank_count() == 1 and not 0 < setting.train.chunk < setting.train.batch_size
+        static = [model for model in models if model.is_static]
+        if not self._passes and setting.device.type == _KIND and _IS_SAFE and is_whole and static:
+            examples = list(product(static, _examples(setting.pairs, setting.train.batch_size)))
+            self._passes = {_key(*example): _Pass(example[0], setting) for example in examples}
+            inputs = {_key(*example): _inputs(example[1], setting.device) for example in examples}
+            if inputs:
+                self._graph(inputs, setting)
 
     def _graph(self, inputs: dict[tuple, tuple[Tensor, ...]], setting: "Setting") -> None:
         module = torch.get_device_module(setting.device)
-        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)  # each graph keeps its stream
-        # Rows in another order than below: what a graph holds fixed shows there.
-        samples = tuple(tuple(side.flip(0) for side in given) for given in inputs.values())
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)  # a graph keeps its stream
         gc.collect()
         gc.disable()  # the end of another training's graph would end a capture
         try:
-            with module.stream(module.current_stream(setting.device)):  # a capture that fails leaves its own
-                torch.cuda.make_graphed_callables(tuple(self._passes[key] for key in inputs), samples)
+            # Rows in another order than below: what a graph holds fixed shows there.
+            samples = tuple(tuple(side.flip(0) for side in given) for given in inputs.values())
+            with module.stream(module.current_stream(setting.device)):
+                torch.cuda.make_graphed_callables(tuple(self._passes.values()), samples)
             for key, given in inputs.items():
                 sides = zip(_results(self._passes[key], given), _results(_Pass(key[0], setting), given), strict=True)
                 if not all((side - right).norm() <= _DISTANCE * right.norm() for side, right in sides):
@@ -88,17 +82,25 @@ class Graphs:
                 raise RuntimeError(f"{free / 2**30:.1f} GiB of the GPU's memory are left")
         except RuntimeError as error:
             warn(f"{setting.run.image.name} and {setting.run.text.name} train without CUDA graphs: {error}")
-            self._is_refused = True
+            # None stays, because the end of one can take memory from others.
+            self._passes = {key: _Pass(key[0], setting) for key in self._passes}
         finally:
             gc.enable()
-        if self._is_refused:  # none stays, because the end of one can take memory from others
-            self._passes = {key: _Pass(key[0], setting) for key in self._passes}
-            gc.collect()
 
     def close(self) -> None:
         """The graphs end now, not during a capture of the next training."""
-        self._passes.clear()
-        gc.collect()
+        if self._passes:
+            self._passes = {}
+            gc.collect()
+
+
+def _examples(pairs: Pairs, size: int) -> list[Batch]:
+    """A batch of ``size`` pairs for each padded length from the median of the captions on. They
+    follow from the data, so that every epoch and a resumed run have the same graphs."""
+    lengths = _padded(text_lengths(pairs.texts, pairs.places))
+    order = lengths.argsort(kind="stable")
+    ends = np.searchsorted(lengths[order], np.unique(lengths[order][len(order) // 2 :]), side="right")
+    return [pairs.batch(order[end - size : end]) for end in ends if end >= size]
 
 
 class _Pass(nn.Module):
@@ -120,7 +122,7 @@ def _key(model: DualEncoder, batch: Batch) -> tuple:
     return model, batch.features.shape, rows, _padded(length)
 
 
-def _padded(length: int) -> int:
+def _padded(length: Any) -> Any:
     return -(-length // _WORDS) * _WORDS
 
 

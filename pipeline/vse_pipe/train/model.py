@@ -68,8 +68,7 @@ class DualEncoder(nn.Module):
 
     @property
     def is_static(self) -> bool:
-        """Whether training passes follow from tensors on the device, without random numbers, so
-        that a CUDA graph can repeat them."""
+        """Whether training passes read tensors of the device alone, as a CUDA graph repeats them."""
         return not self.fragments and all(getattr(side, "is_static", False) for side in (self.img, self.txt))
 
     def start(self, epoch: int) -> None:

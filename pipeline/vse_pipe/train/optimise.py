@@ -119,7 +119,7 @@ def train_epoch(
         contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading,
         contextlib.closing(_ahead(reading, setting.device)) as placed,
     ):
-        scheme.graphs.capture(setting, scheme.models, batches)  # before the first batch, whose thread uses the GPU
+        scheme.graphs.capture(setting, scheme.models)  # before the first batch, whose thread uses the GPU
         for number, batch in enumerate(track(placed, len(batches), "batches")):
             scheme.step, scheme.passed = number, epoch + number / len(batches)
             scheme.set_rates(optimizer, epoch, number, len(batches))

@@ -56,8 +56,8 @@ class GRUTextEncoder(nn.Module):
     @property
     def is_static(self) -> bool:
         """As of ``DualEncoder``."""
-        draws = self.params.dropout or self.params.drop_words
-        return not (draws or self.params.bidirectional or self.gpo)
+        params = self.params
+        return not (params.dropout or params.drop_words or params.bidirectional or self.gpo)
 
     def start_from(self, words: Int[Tensor, " known"], vectors: Float[Tensor, "known dim"]) -> None:
         """Word vectors of a file in place of those that were drawn. words: their ids."""
