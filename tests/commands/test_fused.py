@@ -45,3 +45,11 @@ def test_runs_and_their_ensembles_are_ranked(project, call):
     one = json_document(call, "evaluate", "--run", "both", "--inference", "nns", "--json", *ON_CPU)
     assert one == {"both": found["both"]}
     assert found["max"]["nns"]["rsum"] < found["both"]["nns"]["rsum"] < found["sum"]["nns"]["rsum"]
+
+
+def test_a_run_that_cannot_be_ranked_loses_no_figure_of_those_before(project, call):
+    (paths.embedded("max") / "captions.parquet").unlink()
+    status, out, err = call("evaluate", "--inference", "nns", *ON_CPU)
+    assert status == 3
+    assert "data/embed/max/captions.parquet does not exist" in err
+    assert [line.split()[:2] for line in out.splitlines() if "600.0" in line][0] == ["sum", "nns"]

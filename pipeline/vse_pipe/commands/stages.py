@@ -9,7 +9,7 @@ from typer import Option
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import AsJson, Device, EmbeddedName, RankedName
 from vse_pipe.commands.vectors import Inferences, criteria_named
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.project import paths
 from vse_pipe.project.registry import BACKBONES
 
@@ -139,9 +139,14 @@ def evaluate(
 
     criteria = criteria_named(inference)
     results: dict[tuple[str, ...], dict] = {}
-    for name in chosen:
-        measured = stage.evaluate(params, name, criteria or params.ranked_under(name), device)
-        results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
+    try:
+        for name in chosen:
+            measured = stage.evaluate(params, name, criteria or params.ranked_under(name), device)
+            results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
+    except PipelineError:
+        if results:
+            table.show_results(results, as_json)
+        raise
     _project.settle(params.groups, chosen, paths.evaluations)
     if results or as_json:
         table.show_results(results, as_json)
