@@ -52,4 +52,4 @@ def test_a_run_that_cannot_be_ranked_loses_no_figure_of_those_before(project, ca
     status, out, err = call("evaluate", "--inference", "nns", *ON_CPU)
     assert status == 3
     assert "data/embed/max/captions.parquet does not exist" in err
-    assert [line.split()[:2] for line in out.splitlines() if "600.0" in line][0] == ["sum", "nns"]
+    assert next(line.split()[:2] for line in out.splitlines() if "600.0" in line) == ["sum", "nns"]
