@@ -224,7 +224,6 @@ def captured(device: torch.device, steps: int) -> Iterator[str]:
             f"vsepp {precision}, {count} graphs: {mine:.2f} ms a step, without {theirs:.2f} ms, "
             f"first epoch {first:.1f} s, weights after it {'bit-equal' if not off else f'off by {off:.0e}'}"
         )
-        ours.graphs.close()
 
 
 def rates(device: torch.device, steps: int) -> Iterator[str]:

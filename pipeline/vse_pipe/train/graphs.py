@@ -8,7 +8,7 @@ import gc
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,10 +21,7 @@ from vse_pipe.core.devices import sent
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch, Pairs, text_lengths
 from vse_pipe.train.heads import exact
-from vse_pipe.train.model import DualEncoder
-
-if TYPE_CHECKING:
-    from vse_pipe.train.scheme import Setting
+from vse_pipe.train.model import DualEncoder, Setting
 
 _KIND = "cuda"
 # After a capture that failed, older versions leave allocator and stream unusable.
@@ -51,7 +48,7 @@ class Graphs:
             return model.encode
         return lambda batch, device, precision: known(*_inputs(batch, device))
 
-    def capture(self, setting: "Setting", models: tuple[DualEncoder, ...]) -> None:
+    def capture(self, setting: Setting, models: tuple[DualEncoder, ...]) -> None:
         """Passes of full batches for ``static`` models, once a training. No other thread may use
         the GPU meanwhile."""
         is_whole = processes.rank_count() == 1 and not 0 < setting.train.chunk < setting.train.batch_size
@@ -63,11 +60,11 @@ class Graphs:
             if inputs:
                 self._graph(inputs, setting)
 
-    def _graph(self, inputs: dict[tuple, tuple[Tensor, ...]], setting: "Setting") -> None:
+    def _graph(self, inputs: dict[tuple, tuple[Tensor, ...]], setting: Setting) -> None:
         module = torch.get_device_module(setting.device)
         torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)  # a graph keeps its stream
-        gc.collect()
-        gc.disable()  # the end of another training's graph would end a capture
+        gc.collect()  # graphs of trainings before, whose end would end a capture
+        gc.disable()
         try:
             # Rows in another order than below: what a graph holds fixed shows there.
             samples = tuple(tuple(side.flip(0) for side in given) for given in inputs.values())
@@ -87,12 +84,6 @@ class Graphs:
         finally:
             gc.enable()
 
-    def close(self) -> None:
-        """The graphs end now, not during a capture of the next training."""
-        if self._passes:
-            self._passes = {}
-            gc.collect()
-
 
 def _examples(pairs: Pairs, size: int) -> list[Batch]:
     """A batch of ``size`` pairs for each padded length from the median of the captions on. They
@@ -106,7 +97,7 @@ def _examples(pairs: Pairs, size: int) -> list[Batch]:
 class _Pass(nn.Module):
     """``model.encode`` on inputs that lie on the device; a module, because a graph needs weights."""
 
-    def __init__(self, model: DualEncoder, setting: "Setting") -> None:
+    def __init__(self, model: DualEncoder, setting: Setting) -> None:
         super().__init__()
         self.img, self.txt = model.img, model.txt
         is_half = setting.train.precision == "bfloat16"

@@ -4,7 +4,8 @@ When several processes train together, each encodes a share of the rows and all 
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,10 +21,11 @@ from vse_pipe.core.console import track
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.processes import Share
 from vse_pipe.core.seeds import derive_seed
+from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT_ENCODERS, Family
 from vse_pipe.ranking.fragments import Similarity, Words, blocks, build_similarity
-from vse_pipe.train.data import Batch, image_inputs, text_inputs, text_lengths
+from vse_pipe.train.data import Batch, Pairs, image_inputs, text_inputs, text_lengths
 from vse_pipe.train.heads import exact
 
 if TYPE_CHECKING:
@@ -130,6 +132,25 @@ class DualEncoder(nn.Module):
         for weight in self.parameters():
             if weight.grad is not None:
                 processes.total(weight.grad)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The inputs of a scheme.
+
+    pairs: all training pairs; build: function from a seed to a model like ``model`` with fresh
+    weights, on the CPU.
+    """
+
+    run: Run
+    model: DualEncoder
+    pairs: Pairs
+    device: torch.device
+    build: Callable[[int], DualEncoder]
+
+    @property
+    def train(self) -> TrainParams:
+        return self.run.train
 
 
 def batch_norms(model: nn.Module) -> dict[str, nn.Module]:

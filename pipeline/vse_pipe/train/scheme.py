@@ -1,10 +1,9 @@
-"""The base class of schemes and their settings: the learning rate of each step, the loss of a
+"""The base class of schemes: the learning rate of each step, the loss of a
 batch, and values of all training pairs."""
 
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,34 +15,14 @@ from torch import Tensor
 
 from vse_pipe.core.console import track, warn
 from vse_pipe.core.seeds import generator
-from vse_pipe.project.params.schema import TrainParams
-from vse_pipe.project.params.typed import Run
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.data import Batch, Pairs
+from vse_pipe.train.data import Batch
 from vse_pipe.train.graphs import Graphs
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.model import DualEncoder, evaluating
+from vse_pipe.train.model import Setting as Setting
 from vse_pipe.train.scored import LossTerms, Scored, sample_losses
-
-
-@dataclass(frozen=True)
-class Setting:
-    """The inputs of a scheme.
-
-    pairs: all training pairs; build: function from a seed to a model like ``model`` with fresh
-    weights, on the CPU.
-    """
-
-    run: Run
-    model: DualEncoder
-    pairs: Pairs
-    device: torch.device
-    build: Callable[[int], DualEncoder]
-
-    @property
-    def train(self) -> TrainParams:
-        return self.run.train
 
 
 class Scheme:

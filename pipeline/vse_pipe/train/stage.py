@@ -130,8 +130,7 @@ def _trained(
             "out, with images that could not be read"
         )
     say(f"{len(table.train_pairs)} pairs")
-    with contextlib.closing(scheme.graphs):
-        progress = loop.fit(scheme, table, sampler, checkpoint)
+    progress = loop.fit(scheme, table, sampler, checkpoint)
     choice = "last" if scheme.keeps_last else "best"
     say(f"{choice} epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     config = _config(node, stored, treated, progress) | {"ended": loop.ending(scheme, progress)}
