@@ -257,6 +257,9 @@ def test_a_run_stands_still_when_two_epochs_at_chance_have_one_loss():
     assert "the loss stands still at 51.2" in watch.after(steps, still)
     assert watch.after(steps, moves) is None
     assert watch.after(steps, still[1:]) is None, "one epoch does not tell"
+    warming = Watch(some_run(member(LOSSES, "sum"), TrainParams(warm_up=1.5)), 3.2)
+    assert warming.after(steps, [still[0], *still]) is None
+    assert warming.after(steps, [still[0], still[0], *still]) is not None
     assert watch.after(steps, [{**still[0], "val_rsum": 30.0}, still[1]]) is None
     assert watch.after(steps, [still[0], {**still[1], "val_rsum": 30.0}]) is None
     assert watch.after(steps, [{"loss": 300.0, "val_rsum": 3.0}, *still]) is None, "the pairs are learned"

@@ -49,8 +49,8 @@ def batches(work: Iterable[list[Item]], read: Read, ahead: int) -> Generator[Rea
     """Yield a ReadBatch for each list of items, in order; Pillow and numpy release the interpreter
     lock in their threads.
 
-    ahead: batches that are read while the caller works. Images for which ``read`` raises UnreadableImage become failures. Other errors
-    are raised for the first such item."""
+    ahead: batches that are read while the caller works. Images for which ``read`` raises
+    UnreadableImage become failures. Other errors are raised for the first such item."""
     # macOS has no affinity.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     pool = ThreadPoolExecutor(min(cores, _READERS_OF_A_GPU) if ahead else cores, thread_name_prefix="read")

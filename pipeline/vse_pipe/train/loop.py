@@ -138,8 +138,9 @@ class Watch:
         return max(step.norm for step in last) <= VANISHED and mean_loss(last) >= least
 
     def _stands_still(self, history: Sequence[dict[str, Any]]) -> bool:
-        """A run that has learned its pairs, and ranks others by chance, does not."""
-        if len(history) < 2 or not self._is_chance(history[-2]):
+        """A run that has learned its pairs, and ranks others by chance, does not. While the rate
+        warms up nothing is told."""
+        if len(history) < 2 + math.ceil(self.run.train.warm_up) or not self._is_chance(history[-2]):
             return False
         first, before, loss = (history[place]["loss"] for place in (0, -2, -1))
         return loss > first / 2 and abs(loss - before) < STILL * abs(loss)
